@@ -1,8 +1,8 @@
 """The speed table of the project, measured: `python tests/bench/run.py --corpus DIR --work DIR`.
 
-Every operation is timed as a whole process, start-up included, in turns with its yardstick (git, cp,
-b3sum) on one fresh file system, warm cache, durability on; the median of the pairwise ratios is what
-counts, since absolute times do not travel between machines or even minutes.
+Every operation is timed as a whole process, start-up included, in turns with its yardstick (git,
+cp, b3sum) on one fresh file system, warm cache, durability on; the median of the pairwise ratios is
+what counts, since absolute times do not travel between machines or even minutes.
 
 Needs root (loop devices), git, b3sum, mkfs.ext4 and mkfs.xfs. The corpus is a folder with
 `skills/v1` … `skills/v5` (20,000 small files; each version changes about 1 %), `videos/v1` (a few
@@ -144,7 +144,8 @@ class Bench:
         self.pair(
             "cas --version", 2.0, lambda _: run([self.cas, "--version"]), lambda _: run(typer)
         )
-        self.pair("cas --help", 2.0, lambda _: run([self.cas, "--help"]), lambda _: run(typer))
+            words = [self.cas, option]
+            self.pair(f"cas {option}", 2.0, lambda _, w=words: run(w), lambda _: run(typer))
         self.start_up = statistics.median(run([self.cas, "--version"]) for _ in range(7))
         print(json.dumps({"start_up": round(self.start_up, 3)}), flush=True)
 
