@@ -20,8 +20,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 GIT = [
     "git",
@@ -141,9 +144,7 @@ class Bench:
     def startup(self) -> None:
         python = str(Path(self.cas).with_name("python"))
         typer = [python, "-c", "import typer"]
-        self.pair(
-            "cas --version", 2.0, lambda _: run([self.cas, "--version"]), lambda _: run(typer)
-        )
+        for option in ("--version", "--help"):
             words = [self.cas, option]
             self.pair(f"cas {option}", 2.0, lambda _, w=words: run(w), lambda _: run(typer))
         self.start_up = statistics.median(run([self.cas, "--version"]) for _ in range(7))
