@@ -1,0 +1,247 @@
+"""A consistent copy of a SQLite database that others may be writing to.
+
+A database in WAL mode is two files: copying the main one alone loses every row that was not
+checkpointed yet, often all of them. Only SQLite knows how to read the pair, so the copy is made by
+its own backup, and the source is never opened for writing:
+
+- somebody has it open (a ``-shm`` file exists): backup over a read-only connection, which holds one
+  snapshot while writers go on;
+- nobody has it open and nothing is pending: backup of the main file as an immutable one, which,
+  unlike a read-only connection, leaves no ``-wal`` and ``-shm`` behind in the source's folder;
+- a crash left a ``-wal`` or a hot journal: the files are copied under unchanged stats and SQLite
+  recovers the copy, since it could recover the original only by writing to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cas.errors import (
+    BusyError,
+    CasError,
+    DiskFullError,
+    EnvironmentFailure,
+    NotFoundError,
+    RefusedError,
+    SourceChangedError,
+    environment_failure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WAL = b"-wal"
+SHM = b"-shm"
+JOURNAL = b"-journal"
+
+_MAGIC = b"SQLite format 3\x00"
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_PAGES_A_STEP = 2048
+_ATTEMPTS = 5
+
+StatKey = tuple[int, int, int, int, int]
+
+
+def is_sqlite(head: bytes) -> bool:
+    """Tell whether a file that begins with ``head`` (16 bytes or more) is a SQLite database."""
+    return head.startswith(_MAGIC)
+
+
+def is_hot_journal(head: bytes) -> bool:
+    """Tell whether a ``-journal`` file beginning with ``head`` (8 bytes) holds a transaction."""
+    return head.startswith(_JOURNAL_MAGIC)
+
+
+def copy_live(
+    src: str | bytes | os.PathLike[str],
+    dst: str | bytes | os.PathLike[str],
+    *,
+    timeout: float = 30.0,
+) -> None:
+    """Copy the committed content of the database ``src`` to the new file ``dst``.
+
+    The copy is one consistent state that includes every transaction committed before the call, has
+    no side files, and keeps the journal mode that the source's header names. It is not synced. A
+    failure leaves no ``dst``.
+
+    Args:
+        src: The database; opened read-only, never created, no file added beside it.
+        dst: The file to make; must not exist.
+        timeout: Seconds to wait for a writer that locks readers out.
+
+    Raises:
+        NotFoundError: ``src`` does not exist.
+        RefusedError: ``src`` is no SQLite database, or a damaged one; ``dst`` exists.
+        SourceChangedError: ``src`` kept changing while no lock protected it.
+        BusyError: A writer held ``src`` longer than ``timeout``.
+        EnvironmentFailure: The files could not be read or written.
+    """
+    source, target = os.fsencode(src), os.fsencode(dst)
+    _check_source(source)
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    except FileExistsError:
+        raise RefusedError(f"{os.fsdecode(target)} exists; give a new file name") from None
+    except OSError as error:
+        raise environment_failure(error, f"create {os.fsdecode(target)}") from error
+    try:
+        _copy(source, target, timeout)
+    except BaseException:
+        for suffix in (b"", JOURNAL):
+            with contextlib.suppress(OSError):
+                os.unlink(target + suffix)
+        raise
+
+
+def _check_source(source: bytes) -> None:
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise NotFoundError(f"database {os.fsdecode(source)} not found") from None
+    except OSError as error:
+        raise environment_failure(error, f"read database {os.fsdecode(source)}") from error
+    try:
+        regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        head = os.pread(fd, len(_MAGIC), 0) if regular else b"not a file"
+    except OSError as error:
+        raise environment_failure(error, f"read database {os.fsdecode(source)}") from error
+    finally:
+        os.close(fd)
+    # An empty file is a valid, empty database; its WAL may hold everything.
+    if head and not is_sqlite(head):
+        raise RefusedError(f"{os.fsdecode(source)} is not a SQLite database")
+
+
+def _copy(source: bytes, target: bytes, timeout: float) -> None:
+    name = os.fsdecode(source)
+    for _ in range(_ATTEMPTS):
+        try:
+            if _exists(source + SHM):
+                _backup(source, target, "mode=ro", timeout)
+                return
+            before = _state(source)
+            if before[1] is None and before[2] is None:
+                _backup(source, target, "mode=ro&immutable=1", timeout)
+            elif before[1] is None:
+                # A rollback journal: a writer at work (its lock tells readers when to wait) or,
+                # if SQLite says that it would have to roll back, what a crash left.
+                _backup(source, target, "mode=ro", timeout)
+                return
+            else:
+                _recover_copy(source, target, timeout)
+            if _state(source) == before:
+                return
+        except sqlite3.OperationalError as error:
+            if not _needs_writing(error):
+                raise _translated(error, name) from error
+            before = _state(source)
+            _recovered(source, target, timeout, name)
+            if _state(source) == before:
+                return
+        except sqlite3.Error as error:
+            raise _translated(error, name) from error
+    raise SourceChangedError(
+        f"database {name} keeps changing while it is copied; stop its writer or try again"
+    )
+
+
+def _recovered(source: bytes, target: bytes, timeout: float, name: str) -> None:
+    try:
+        _recover_copy(source, target, timeout)
+    except sqlite3.Error as error:
+        raise _translated(error, name) from error
+
+
+def _recover_copy(source: bytes, target: bytes, timeout: float) -> None:
+    """Copy the database with what is pending beside it, let SQLite recover that, back it up."""
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(target) or b".", prefix=b".db-") as folder:
+        scratch = os.path.join(folder, b"db")
+        for suffix in (b"", WAL, JOURNAL):
+            try:
+                shutil.copyfile(source + suffix, scratch + suffix)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise environment_failure(error, f"copy {os.fsdecode(source + suffix)}") from error
+        _backup(scratch, target, "mode=rw", timeout)
+
+
+def _backup(source: bytes, target: bytes, how: str, timeout: float) -> None:
+    os.truncate(target, 0)  # what a failed attempt left would decide the page size
+    with (
+        _connect(f"file:{quote(os.path.abspath(source))}?{how}", timeout) as reader,
+        _connect(f"file:{quote(os.path.abspath(target))}?mode=rw", timeout) as writer,
+    ):
+        # The target is thrown away on any failure: its own journal would protect nothing.
+        writer.execute("PRAGMA journal_mode=OFF")
+        writer.execute("PRAGMA synchronous=OFF")
+        # An open read transaction pins one snapshot: the steps can neither mix two states nor
+        # start over whenever somebody commits.
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        # A Python callback between the steps is where Ctrl-C gets in.
+        reader.backup(writer, pages=_PAGES_A_STEP, progress=lambda *_: None)
+
+
+@contextlib.contextmanager
+def _connect(uri: str, timeout: float) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _exists(path: bytes) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise environment_failure(error, f"look at {os.fsdecode(path)}") from error
+    return True
+
+
+def _state(source: bytes) -> tuple[StatKey | None, ...]:
+    """Stat keys of the database, its WAL and its journal; None where empty or absent."""
+    keys: list[StatKey | None] = []
+    for suffix in (b"", WAL, JOURNAL):
+        try:
+            st = os.stat(source + suffix)
+        except FileNotFoundError:
+            keys.append(None)
+            continue
+        except OSError as error:
+            raise environment_failure(error, f"look at {os.fsdecode(source + suffix)}") from error
+        key = (st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+        keys.append(key if st.st_size or not suffix else None)
+    return tuple(keys)
+
+
+def _needs_writing(error: sqlite3.Error) -> bool:
+    """Tell whether SQLite could go on only by writing beside or into the source."""
+    return _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
+
+
+def _translated(error: sqlite3.Error, name: str) -> CasError:
+    code = _code(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BusyError(f"database {name} is locked by a writer; try again when it is done")
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFullError(f"the disk is full; cannot copy database {name}")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return RefusedError(
+            f"database {name} is damaged ({error}); repair it with sqlite3 .recover"
+        )
+    return EnvironmentFailure(f"cannot copy database {name}: {error}")
