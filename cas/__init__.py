@@ -1,1 +1,96 @@
-"""A content-addressed artifact store: every file kept once, under the BLAKE3 of its bytes."""
+"""A content-addressed artifact store: every file kept once, under the BLAKE3 of its bytes.
+
+The public names, and nothing else. They are loaded when first used, so that `import cas` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import cas.harness as harness
+    from cas.catalogue.diff import Change as Change
+    from cas.catalogue.diff import Diff as Diff
+    from cas.catalogue.diff import Rename as Rename
+    from cas.catalogue.lineage import LineageEntry as LineageEntry
+    from cas.catalogue.resolve import Resolved as Resolved
+    from cas.catalogue.resolve import WalkEntry as WalkEntry
+    from cas.catalogue.seeds import Seed as Seed
+    from cas.catalogue.stats import ResourceStats as ResourceStats
+    from cas.catalogue.stats import Stats as Stats
+    from cas.catalogue.tags import Tag as Tag
+    from cas.catalogue.tags import TagMove as TagMove
+    from cas.catalogue.versions import Added as Added
+    from cas.catalogue.versions import Version as Version
+    from cas.catalogue.workspaces import CheckedOut as CheckedOut
+    from cas.catalogue.workspaces import Workspace as Workspace
+    from cas.digest import Digest as Digest
+    from cas.errors import BusyError as BusyError
+    from cas.errors import CasError as CasError
+    from cas.errors import ConflictError as ConflictError
+    from cas.errors import CorruptObjectError as CorruptObjectError
+    from cas.errors import DamagedError as DamagedError
+    from cas.errors import DamagedLogError as DamagedLogError
+    from cas.errors import DiskFullError as DiskFullError
+    from cas.errors import EnvironmentFailure as EnvironmentFailure
+    from cas.errors import FormatError as FormatError
+    from cas.errors import MissingObjectError as MissingObjectError
+    from cas.errors import NameRefusedError as NameRefusedError
+    from cas.errors import NewerFormatError as NewerFormatError
+    from cas.errors import NotFoundError as NotFoundError
+    from cas.errors import OutcomeUnknownError as OutcomeUnknownError
+    from cas.errors import RefusedError as RefusedError
+    from cas.errors import SourceChangedError as SourceChangedError
+    from cas.errors import UnsupportedError as UnsupportedError
+    from cas.maintenance.report import Problem as Problem
+    from cas.maintenance.report import VerifyReport as VerifyReport
+    from cas.manifests import SeedPart as SeedPart
+    from cas.progress import Progress as Progress
+    from cas.store import Store as Store
+    from cas.workspace import Status as Status
+    from cas.workspace import status as status
+
+_HOME = {
+    name: home
+    for home, names in {
+        "cas.catalogue.diff": "Change Diff Rename",
+        "cas.catalogue.lineage": "LineageEntry",
+        "cas.catalogue.resolve": "Resolved WalkEntry",
+        "cas.catalogue.seeds": "Seed",
+        "cas.catalogue.stats": "ResourceStats Stats",
+        "cas.catalogue.tags": "Tag TagMove",
+        "cas.catalogue.versions": "Added Version",
+        "cas.catalogue.workspaces": "CheckedOut Workspace",
+        "cas.digest": "Digest",
+        "cas.errors": "BusyError CasError ConflictError CorruptObjectError DamagedError "
+        "DamagedLogError DiskFullError EnvironmentFailure FormatError MissingObjectError "
+        "NameRefusedError NewerFormatError NotFoundError OutcomeUnknownError RefusedError "
+        "SourceChangedError UnsupportedError",
+        "cas.maintenance.report": "Problem VerifyReport",
+        "cas.manifests": "SeedPart",
+        "cas.progress": "Progress",
+        "cas.store": "Store",
+        "cas.workspace": "Status status",
+    }.items()
+    for name in names.split()
+}
+
+__all__ = sorted([*_HOME, "harness"])
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name == "harness":
+        return importlib.import_module("cas.harness")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cas' has no attribute {name!r}")
+    found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

@@ -1,0 +1,1 @@
+"""Work over a whole store; `verify` proves it."""
