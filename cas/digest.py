@@ -1,0 +1,123 @@
+"""The digest, and how bytes, streams and files get theirs. The only import of blake3."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from cas.errors import RefusedError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+DIGEST_SIZE = 32
+"""Bytes in a digest."""
+
+_HEX = frozenset("0123456789abcdef")
+_BLOCK = 1 << 20
+_PARALLEL = 1 << 17
+
+
+class Digest(bytes):
+    """The BLAKE3 of exact content: 32 raw bytes whose text form is 64 lowercase hex digits.
+
+    Being bytes, it equals and hashes like the raw digest, so hot loops may carry plain bytes.
+
+    Args:
+        raw: The 32 bytes.
+
+    Raises:
+        RefusedError: Not 32 bytes.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, raw: bytes) -> Self:
+        """Check the length; nothing else can be wrong with raw bytes."""
+        if len(raw) != DIGEST_SIZE:
+            raise RefusedError(f"a digest has {DIGEST_SIZE} bytes, not {len(raw)}")
+        return super().__new__(cls, raw)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text form: exactly 64 lowercase hexadecimal digits.
+
+        Raises:
+            RefusedError: Anything else.
+        """
+        if len(text) != 2 * DIGEST_SIZE or not _HEX.issuperset(text):
+            shown = text if len(text) <= 80 else text[:77] + "..."
+            raise RefusedError(
+                f"{shown!r} is not a digest: one is 64 lowercase hexadecimal digits", text=shown
+            )
+        return cls(bytes.fromhex(text))
+
+    def __str__(self) -> str:
+        """Return the 64 hex digits."""
+        return self.hex()
+
+    def __repr__(self) -> str:
+        """Return a call of `parse` that makes an equal one."""
+        return f"Digest.parse('{self.hex()}')"
+
+
+def raw_hash(data: bytes) -> bytes:
+    """Return the digest of `data` as plain bytes: the fast path for loops over small values."""
+    return blake3(data).digest()
+
+
+def hash_bytes(data: bytes | bytearray | memoryview) -> Digest:
+    """Return the digest of `data`, on all cores when it is large."""
+    if len(data) < _PARALLEL:
+        return Digest(blake3(data).digest())
+    return Digest(blake3(data, max_threads=blake3.AUTO).digest())
+
+
+class Hasher:
+    """Digest of bytes that come in pieces."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        """Start with no bytes."""
+        self._state = blake3(max_threads=blake3.AUTO)
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        """Take the next piece; large pieces are hashed on all cores."""
+        self._state.update(data)
+
+    def digest(self) -> Digest:
+        """Return the digest of what came so far."""
+        return Digest(self._state.digest())
+
+
+def hash_fd(fd: int, *, offset: int = 0, length: int | None = None) -> Digest:
+    """Return the digest of what an open file holds, in bounded memory.
+
+    The file is read, never mapped: one that others cut short while it is hashed gives the digest
+    of what was still there, not a signal. The position of `fd` does not move.
+
+    Args:
+        fd: A file open for reading.
+        offset: Where to begin, in bytes.
+        length: How many bytes at most; None reads to the end.
+
+    Raises:
+        OSError: Reading failed.
+    """
+    state = blake3(max_threads=blake3.AUTO)
+    left = length if length is not None else -1
+    block = bytearray(_BLOCK if left < 0 else min(left, _BLOCK))
+    view = memoryview(block)
+    while left:
+        want = view if left < 0 or left >= len(block) else view[:left]
+        got = os.preadv(fd, [want], offset)
+        if got == 0:
+            break
+        state.update(view[:got])
+        offset += got
+        if left > 0:
+            left -= got
+    return Digest(state.digest())
