@@ -37,8 +37,8 @@ _MACOS: Final = sys.platform == "darwin"
 _OPEN: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
 _FICLONE: Final = 0x40049409
+_F_FULLFSYNC: Final = 51  # macOS: down to the medium, not only to the drive
 
-# What says "this filesystem or kernel cannot", so that another way is worth trying.
 CANNOT: Final = frozenset(
     {
         errno.EINVAL,
@@ -168,7 +168,7 @@ def symlink(target: Name, path: Name, dir_fd: int | None = None) -> None:
 
 def readlink(path: Name, dir_fd: int | None = None) -> bytes:
     """Return what a symlink holds."""
-    return os.fsencode(os.readlink(path, dir_fd=dir_fd))
+    return os.readlink(os.fsencode(path), dir_fd=dir_fd)
 
 
 def set_mode(target: Name | int, mode: int, dir_fd: int | None = None) -> None:
@@ -357,7 +357,7 @@ def clone(src_fd: int, dst_fd: int) -> bool:
 def _sync(fd: int) -> None:
     if _MACOS:
         try:
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            fcntl.fcntl(fd, _F_FULLFSYNC)
         except OSError as error:
             if error.errno not in CANNOT:
                 raise
