@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from cas import codec
+from cas import codec, fs
 from cas.digest import DIGEST_SIZE, raw_hash
 from cas.errors import FormatError
 
@@ -31,8 +31,6 @@ _BLOCK_BYTES = 1 << 16
 _MAX_BLOCK = 16 << 20
 _HEADER = 4 + DIGEST_SIZE
 
-GRAIN_NS: Final = 20_000_000
-"""Longest tick of a clock that stamps files with parts of a second (10 ms at 100 Hz), doubled."""
 COARSE_NS: Final = 2_000_000_000
 """Tick of a filesystem that keeps whole seconds (FAT keeps every other one)."""
 _SECOND = 1_000_000_000
@@ -51,8 +49,7 @@ def trusted(mtime_ns: int, ctime_ns: int, at_ns: int) -> bool:
         at_ns: The clock before the stat was taken and the content read.
     """
     newest = max(mtime_ns, ctime_ns)
-    coarse = mtime_ns % _SECOND == 0 and ctime_ns % _SECOND == 0
-    return newest + (COARSE_NS if coarse else GRAIN_NS) <= at_ns
+    return newest + (fs.CLOCK_GRAIN_NS if ctime_ns % _SECOND else COARSE_NS) <= at_ns
 
 
 class Entry(NamedTuple):
