@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from cas.errors import FormatError, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_BYTES: Final = 64 << 20
 """Default limit on the bytes of one encoded value."""
@@ -25,7 +28,7 @@ _INT_MAX: Final = (1 << 64) - 1
 
 # A C packer holds the interpreter's lock from start to end and clears itself after an error, so
 # one serves all threads.
-_pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+_pack: Final[Callable[[Any], bytes]] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 # A float64 that is infinite or no number, if these bytes are a float64 at all.
 _NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
