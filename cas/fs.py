@@ -146,6 +146,26 @@ def rename_noreplace(
     )
 
 
+def exchange(
+    one: Name, other: Name, one_dir_fd: int | None = None, other_dir_fd: int | None = None
+) -> None:
+    """Swap two names, whatever they stand for, in one step.
+
+    Raises:
+        OSError: One of `CANNOT` where the filesystem or system has no such step.
+    """
+    here = -2 if _MACOS else -100  # AT_FDCWD
+    _libc_call(
+        "renameatx_np" if _MACOS else "renameat2",
+        here if one_dir_fd is None else one_dir_fd,
+        os.fsencode(one),
+        here if other_dir_fd is None else other_dir_fd,
+        os.fsencode(other),
+        2,  # RENAME_SWAP, RENAME_EXCHANGE
+        path=other,
+    )
+
+
 def unlink(path: Name, dir_fd: int | None = None) -> None:
     """Remove a name of a file."""
     os.unlink(path, dir_fd=dir_fd)
