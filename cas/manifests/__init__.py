@@ -1,5 +1,6 @@
 """Manifests: tree, version and seed, between values and canonical bytes."""
 
+from cas.manifests.builder import TreeBuilder
 from cas.manifests.compare import compare
 from cas.manifests.edit import NewEntry, edit_tree
 from cas.manifests.reading import MAX_DEPTH, entries, lookup, resolve, walk
@@ -14,7 +15,6 @@ from cas.manifests.tree import (
     Node,
     Put,
     Read,
-    TreeBuilder,
     TreeRef,
     parse_tree,
     tree_children,

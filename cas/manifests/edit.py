@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cas.digest import Digest
 from cas.errors import NotFoundError, RefusedError
+from cas.manifests.builder import TreeBuilder
 from cas.manifests.reading import MAX_DEPTH, Finder, leaf_pages, leaves, read_child, read_page
 from cas.manifests.tree import (
     DIR,
@@ -22,7 +23,6 @@ from cas.manifests.tree import (
     Node,
     Put,
     Read,
-    TreeBuilder,
     TreeRef,
     encode_leaf,
     starts_page,

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import lt
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cas import codec
-from cas.digest import DIGEST_SIZE, Digest, raw_hash
+from cas.digest import DIGEST_SIZE, raw_hash
 from cas.errors import FormatError, RefusedError
 from cas.manifests.record import MAX_COUNT, check_format
-from cas.names import MAX_ENTRY_NAME, check_entry_name
+from cas.names import MAX_ENTRY_NAME
+
+if TYPE_CHECKING:
+    from cas.digest import Digest
 
 FORMAT: Final = 1
 FILE: Final = "f"
@@ -182,7 +185,7 @@ def _leaf(value: tuple[Any, ...]) -> Leaf:
     size = 0
     if entries:
         names, types, sizes, digests = _columns(entries, (bytes, str, int, bytes))
-        _check_names(names)
+        check_names(names)
         if not TYPES.issuperset(types):
             raise _bad("an entry is of unknown type")
         if min(sizes) < 0:
@@ -208,7 +211,7 @@ def _node(value: tuple[Any, ...]) -> Node:
     if type(children) is not tuple or not 1 <= len(children) <= PAGE_ENTRIES:
         raise _bad(f"pages are not a list of 1 to {PAGE_ENTRIES}")
     names, counts, filess, sizes, digests = _columns(children, (bytes, int, int, int, bytes))
-    _check_names(names)
+    check_names(names)
     if min(counts) < 1 or min(filess) < 0 or min(sizes) < 0 or sum(counts) > MAX_COUNT:
         raise _bad("a page's totals are out of range")
     _check_digests(digests)
@@ -235,7 +238,12 @@ def _columns(rows: tuple[Any, ...], kinds: tuple[type, ...]) -> list[Any]:
     return columns
 
 
-def _check_names(names: tuple[bytes, ...]) -> None:
+def check_names(names: Sequence[bytes]) -> None:
+    """Check the names of the rows of a page, of which there is at least one.
+
+    Raises:
+        FormatError: Not in strictly ascending order, or one that no file can have.
+    """
     if not all(map(lt, names, names[1:])):
         raise _bad("names are not in strictly ascending order")
     if (
@@ -266,110 +274,3 @@ def tree_children(data: bytes) -> list[tuple[bytes, bool]]:
     if isinstance(page, Leaf):
         return [(digest, kind == DIR) for _, kind, _, digest in page.entries]
     return [(child[4], True) for child in page.children]
-
-
-class TreeBuilder:
-    """Makes the pages of one directory from its entries in order, in bounded memory.
-
-    Args:
-        put: Stores a page and gives its digest.
-    """
-
-    __slots__ = ("_bytes", "_entries", "_files", "_last", "_levels", "_paged", "_put")
-
-    def __init__(self, put: Put) -> None:
-        """Start with an empty directory."""
-        self._put = put
-        self._entries: list[Entry] = []
-        self._files: list[int] = []
-        self._levels: list[list[Child]] = []
-        self._paged = False
-        self._last = b""
-
-    def add(self, name: bytes, type_: str, size: int, digest: bytes, files: int = 1) -> None:
-        """Add the next entry.
-
-        Args:
-            name: Greater than the name before.
-            type_: One of `FILE`, `EXEC`, `LINK`, `DIR`.
-            size: Bytes; of a directory the recursive sum.
-            digest: Of the blob or tree.
-            files: Recursive count of what is not a directory; of interest for `DIR` only.
-
-        Raises:
-            RefusedError: A name no file can have, out of order or there already.
-        """
-        if name <= self._last:
-            self._refuse(name)
-        if len(name) > MAX_ENTRY_NAME or b"/" in name or b"\0" in name or name in _RESERVED:
-            check_entry_name(name)
-        self._last = name
-        entries = self._entries
-        if self._paged:
-            if len(entries) >= PAGE_ENTRIES or starts_page(name):
-                self._flush()
-        elif len(entries) >= LEAF_ENTRIES:
-            self._begin_paging()
-            if starts_page(name):
-                self._flush()
-        self._entries.append((name, type_, size, digest))
-        self._files.append(files if type_ == DIR else 1)
-
-    def _refuse(self, name: bytes) -> None:
-        check_entry_name(name)
-        what = "twice" if name == self._last else "out of order"
-        raise RefusedError(f"entry {name!a} comes {what}")
-
-    def _begin_paging(self) -> None:
-        entries, files = self._entries, self._files
-        self._paged = True
-        self._entries, self._files = [], []
-        for entry, count in zip(entries, files, strict=True):
-            if starts_page(entry[0]):
-                self._flush()
-            self._entries.append(entry)
-            self._files.append(count)
-
-    def _flush(self) -> None:
-        """Store the leaf that is complete, and the nodes that this completes."""
-        entries, files = self._entries, self._files
-        if entries:
-            self._entries, self._files = [], []
-            self._add_child(0, store_leaf(self._put, entries, sum(files)))
-
-    def add_page(self, page: Child) -> None:
-        """Add a whole stored leaf of a paged directory, which the caller knows to be one page."""
-        if not self._paged:
-            self._begin_paging()
-        self._flush()
-        self._last = max(self._last, page[0])
-        self._add_child(0, page)
-
-    def _add_child(self, level: int, page: Child) -> None:
-        while True:
-            if level == len(self._levels):
-                self._levels.append([])
-            pages = self._levels[level]
-            if not pages or not (len(pages) >= PAGE_ENTRIES or starts_page(page[0], level + 1)):
-                pages.append(page)
-                return
-            self._levels[level] = [page]
-            level += 1
-            page = store_node(self._put, level, pages)
-
-    def finish(self) -> TreeRef:
-        """Store what is left and return the tree. The builder is spent."""
-        if not self._paged:
-            files = sum(self._files)
-            total = sum([entry[2] for entry in self._entries])
-            data = encode_leaf(self._entries, files, total)
-            return TreeRef(Digest(self._put(data)), files, total)
-        self._flush()
-        level = 0
-        while True:
-            pages = self._levels[level]
-            if len(pages) == 1 and level + 1 == len(self._levels):
-                _, _, files, total, digest = pages[0]
-                return TreeRef(Digest(digest), files, total)
-            level += 1
-            self._add_child(level, store_node(self._put, level, pages))
