@@ -56,9 +56,12 @@ CANNOT: Final = frozenset(
 # --- opening -----------------------------------------------------------------------------------
 
 
-def open_dir(path: Name, dir_fd: int | None = None) -> int:
-    """Open a directory, not a symlink to one."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=dir_fd)
+def open_dir(path: Name, dir_fd: int | None = None, *, nofollow: bool = True) -> int:
+    """Open a directory, not a symlink to one unless asked."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | _OPEN
+    if not nofollow:
+        flags &= ~os.O_NOFOLLOW
+    return os.open(path, flags, dir_fd=dir_fd)
 
 
 def open_read(path: Name, dir_fd: int | None = None, *, nofollow: bool = True) -> int:

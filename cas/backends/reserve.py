@@ -1,0 +1,60 @@
+"""Space set aside so that a store on a full disk can still be cleaned.
+
+Removing a name takes a log record, and a record takes a block or two. The reserve is a file that
+takes up real blocks and is cut short, piece by piece, when they are needed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from cas import fs
+
+NAME: Final = "reserve"
+SIZE: Final = 1 << 20
+STEP: Final = 64 << 10
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def release(root_fd: int, steps: int) -> int:
+    """Cut the reserve by up to `steps` pieces of 64 KiB; return the bytes that gave."""
+    try:
+        fd = fs.open_write(NAME, dir_fd=root_fd)
+    except FileNotFoundError:
+        return 0
+    try:
+        size = os.fstat(fd).st_size
+        left = max(0, size - steps * STEP)
+        if left < size:
+            fs.truncate(fd, left)
+            # A journal gives blocks out again only after it has committed their release.
+            fs.fsync(fd)
+        return size - left
+    finally:
+        os.close(fd)
+
+
+def refill(root_fd: int) -> bool:
+    """Bring the reserve to its full size again; False if the disk has no room for it."""
+    try:
+        fd = fs.open_write(NAME, dir_fd=root_fd)
+    except FileNotFoundError:
+        return False
+    try:
+        size = os.fstat(fd).st_size
+        if size >= SIZE:
+            return True
+        try:
+            fs.allocate(fd, SIZE)
+            fs.fsync(fd)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            fs.truncate(fd, size)
+            return False
+        return True
+    finally:
+        os.close(fd)
