@@ -1,0 +1,123 @@
+"""`cas verify`: prove a store, a part of it, a workspace, or any copied directory."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .arguments import duration, percentage
+from .output import Output, count, short, size, visible
+from .session import FINDINGS, Session, command
+
+if TYPE_CHECKING:
+    import cas
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@command(app, "verify")
+def verify(
+    session: Session,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SPEC|WORKSPACE", help="Only this; else the whole store.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Structure and sizes only; contents are not read.")
+    ] = False,
+    sample: Annotated[
+        str | None,
+        typer.Option("--sample", metavar="PERCENT", help="Read so much of it, by chance."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Stop reading after TIME, such as 10m; the next run goes on from there.",
+        ),
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option("--dir", metavar="DIR", help="Prove a copy made by any tool.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="SPEC", help="What DIR shall be equal to.")
+    ] = None,
+) -> int:
+    """Read everything and compare it with its digests.
+
+    Exits with 1 if anything is wrong. A WORKSPACE is proven without its store. With --dir, any
+    directory is compared with what --against names: missing, extra and changed files are found.
+    """
+    report = _prove(session, target, quick, sample, budget, directory, against)
+    if session.json:
+        session.out.document(report.to_json())
+    else:
+        for line in _lines(report, session.out):
+            session.out.line(line)
+        session.say(_verdict(report))
+    return 0 if report.ok else FINDINGS
+
+
+def _prove(
+    session: Session,
+    target: str | None,
+    quick: bool,
+    sample: str | None,
+    budget: str | None,
+    directory: str | None,
+    against: str | None,
+) -> "cas.VerifyReport":
+    import cas
+
+    if (directory is None) != (against is None):
+        raise typer.BadParameter("each needs the other", param_hint="--dir / --against")
+    partial = quick or sample is not None or budget is not None
+    offline = target is not None and os.path.isdir(target)
+    if directory is not None and (target is not None or partial):
+        raise typer.BadParameter("goes with --against alone", param_hint="--dir")
+    if offline and partial:
+        raise typer.BadParameter(
+            "a workspace is proven whole", param_hint="--quick / --sample / --budget"
+        )
+    with session.progress() as progress:
+        if directory is not None and against is not None:
+            return session.store().verify_directory(
+                directory, against=against, workers=session.workers, progress=progress
+            )
+        if target is not None and offline:
+            return cas.verify_workspace(target, workers=session.workers, progress=progress)
+        return session.store().verify(
+            target,
+            quick=quick,
+            sample=None if sample is None else percentage(sample, "--sample"),
+            budget=None if budget is None else duration(budget, "--budget"),
+            workers=session.workers,
+            progress=progress,
+        )
+
+
+def _lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
+    for problem in report.problems:
+        what = short(problem.digest) if problem.digest is not None else "-"
+        detail = f"  {visible(problem.detail)}" if problem.detail else ""
+        kind = out.paint(f"{problem.kind:12}", "red")
+        yield f"{kind}  {what:12}  {out.path(problem.location)}{detail}"
+        for spec in problem.affects:
+            yield f"              hits {out.path(spec)}"
+
+
+def _verdict(report: "cas.VerifyReport") -> str:
+    looked = f"{count(report.objects, 'object')}, {size(report.bytes)}"
+    if report.quick:
+        extent = "structure and sizes only: contents were not read"
+    elif report.coverage >= 1.0:
+        extent = "all read and hashed"
+    else:
+        extent = f"{size(report.checked_bytes)} read and hashed ({report.coverage:.1%})"
+    verdict = "ok" if report.ok else f"damaged: {count(len(report.problems), 'problem')}"
+    return f"{verdict}; {looked}; {extent}"
