@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from cas import fs
@@ -28,6 +27,7 @@ from cas.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
     from types import TracebackType
 
     from cas.backends.protocol import Staging
@@ -97,8 +97,7 @@ class LocalBackend:
         self, root: str | os.PathLike[str], *, shared_gid: int | None = None, create: bool = False
     ) -> None:
         """Open the root; it is written to only when something is put."""
-        self.root = Path(root).absolute()
-        self._text = str(self.root)
+        self._text = os.path.abspath(root)
         self._unnamed = fs.can_link_fd()
         try:
             if create:
@@ -234,9 +233,16 @@ class LocalBackend:
     # --- LocalFiles ---
 
     @property
+    def root(self) -> Path:
+        """The folder that holds the keys as files."""
+        from pathlib import Path  # late: start-up time of workers
+
+        return Path(self._text)
+
+    @property
     def writable(self) -> bool:
         """Whether this process may write below the root."""
-        return os.access(self.root, os.W_OK | os.X_OK)
+        return os.access(self._text, os.W_OK | os.X_OK)
 
     def path(self, key: str) -> Path:
         """Return where the value of a key lies."""

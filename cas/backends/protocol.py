@@ -149,8 +149,9 @@ class Reader(Protocol):
 class LocalFiles(Protocol):
     """What a backend on a local disk can do besides."""
 
-    root: Path
-    """The folder that holds the keys as files."""
+    @property
+    def root(self) -> Path:
+        """The folder that holds the keys as files."""
 
     @property
     def writable(self) -> bool:
