@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cas.digest import Digest, raw_hash
+from cas.digest import Digest
 from cas.errors import FormatError, RefusedError
 from cas.manifests.tree import (
     DIR,
@@ -16,6 +16,7 @@ from cas.manifests.tree import (
     TreeRef,
     check_names,
     encode_leaf,
+    leaf_starts,
     starts_page,
     store_leaf,
     store_node,
@@ -115,11 +116,14 @@ class TreeBuilder:
             self._paged = True
         if self._paged:
             start = 0
-            for at in range(max(self._seen, 1), len(rows)):
-                # What starts_page(name) says, without the call.
-                if not raw_hash(names[at])[3] or at - start >= PAGE_ENTRIES:
-                    self._flush(rows[start:at])
-                    start = at
+            for at in (*leaf_starts(names[self._seen :]), len(names) - self._seen):
+                end = at + self._seen
+                while end - start > PAGE_ENTRIES:
+                    self._flush(rows[start : start + PAGE_ENTRIES])
+                    start += PAGE_ENTRIES
+                if end < len(rows):
+                    self._flush(rows[start:end])
+                    start = end
             self._rows = rows[start:]
             self._seen = len(self._rows)
             self._limit = self._seen + _BATCH
