@@ -1,8 +1,11 @@
 """A backend in a local directory.
 
-Order of a write, which nothing here may break: content synced, name given, directory synced. A
-directory is made before, and its own name synced up to the root, by everyone who puts something
-into it for the first time: it may have been made a moment ago by another process.
+Order of a write, which nothing here may break: content synced, name given, file synced again,
+directory synced. The second sync of the file is for its count of links: without it, ext4 without a
+journal may take a file that began without a name for a deleted one. Elsewhere it is free, since the
+directory's sync then finds nothing left to do. A directory is made before, and its own name synced
+up to the root, by everyone who puts something into it for the first time: it may have been made a
+moment ago by another process.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from cas.backends.directories import GROUP_READ, GROUP_WRITE, Directories, creat
 from cas.backends.protocol import Entry, Missing, check_key, check_prefix, is_key
 from cas.backends.staging import LocalStaging, create_named
 from cas.errors import (
+    EnvironmentFailure,
     FormatError,
     OutcomeUnknownError,
     RefusedError,
@@ -165,7 +169,7 @@ class LocalBackend:
                     fs.rename(staging.name, name, src_dir_fd=staging.tmp(), dst_dir_fd=dir_fd)
                     staging.name = None
                     if durable:
-                        self._sync_name(dir_fd, key)
+                        self._sync_name(dir_fd, key, None)
                 finally:
                     os.close(dir_fd)
         except OSError as error:
@@ -228,7 +232,8 @@ class LocalBackend:
                 finally:
                     os.close(fd)
             except OSError as error:
-                self._fail(error, "syncing the store", directory)
+                if error.errno not in _ABSENT:
+                    self._fail(error, "syncing the store", directory)
 
     # --- LocalFiles ---
 
@@ -286,12 +291,10 @@ class LocalBackend:
         return f"{self._text}/{key}" if key else self._text
 
     def _fail(self, error: OSError, doing: str, key: str) -> NoReturn:
-        failure = environment_failure(error, doing)
-        if failure is not error:
-            error.filename = self._where(key)
-            error.filename2 = None
-            failure = environment_failure(error, doing)
-        raise failure from error
+        if isinstance(error, EnvironmentFailure):
+            raise error
+        error.filename, error.filename2 = self._where(key), None
+        raise environment_failure(error, doing) from error
 
     def _exists(self, key: str) -> bool:
         try:
@@ -331,13 +334,15 @@ class LocalBackend:
             finally:
                 self._unnamed = self._unnamed and not staging.refused_link
             if created:
-                self._sync_name(dir_fd, key)
+                self._sync_name(dir_fd, key, staging.fd)
             return created
         finally:
             os.close(dir_fd)
 
-    def _sync_name(self, dir_fd: int, key: str) -> None:
+    def _sync_name(self, dir_fd: int, key: str, fd: int | None) -> None:
         try:
+            if fd is not None:
+                fs.fsync(fd)
             fs.fsync_dir(dir_fd)
         except OSError as error:
             raise self._unknown(error, key) from error

@@ -153,7 +153,7 @@ class MemoryBackend:
         return MemoryReader(self._find(key))
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        """Give the keys below a prefix, sorted, as they are when the first is asked for."""
+        """Give the keys below a prefix, sorted, as they are now."""
         check_prefix(prefix)
         with self._lock:
             found = sorted(
@@ -161,7 +161,7 @@ class MemoryBackend:
                 for key, (content, at) in self._values.items()
                 if key.startswith(prefix)
             )
-        yield from found
+        return iter(found)
 
     def delete(self, key: str) -> None:
         """Remove a key, if it is there."""
