@@ -1,0 +1,17 @@
+"""The object store: digest → bytes over a backend."""
+
+from cas.objects.entries import BLOB, KINDS, SEED, TREE, VERSION
+from cas.objects.store import ObjectInfo, ObjectStore, Totals
+from cas.objects.writer import ObjectWriter
+
+__all__ = [
+    "BLOB",
+    "KINDS",
+    "SEED",
+    "TREE",
+    "VERSION",
+    "ObjectInfo",
+    "ObjectStore",
+    "ObjectWriter",
+    "Totals",
+]

@@ -1,0 +1,375 @@
+"""Writing objects: dedup, packs, large files, and the order in which all of it becomes durable."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from cas import fs
+from cas.backends import Missing
+from cas.digest import Digest, hash_bytes
+from cas.errors import CorruptObjectError
+from cas.objects.compression import Compressor
+from cas.objects.entries import BLOB, MAX_PACKED, in_memory
+from cas.objects.failures import missing
+from cas.objects.large import Source, Twins, stage
+from cas.objects.loose import loose_key
+from cas.objects.merging import PACK_OBJECTS, tidy_tables
+from cas.objects.pack import PackBuilder, pack_key
+from cas.objects.placing import Placing
+from cas.objects.table import Run, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from cas.backends import Staging
+    from cas.objects.store import ObjectStore
+
+_BATCH: Final = 1024
+"""Loose objects that a writer keeps in mind before it looks after them."""
+_TABLES: Final = 8
+"""Packs sealed by one writer after which the tables are looked at."""
+_ATTEMPTS: Final = 5
+
+
+class ObjectWriter:
+    """Adds objects to a store. One thread; a context manager.
+
+    Nothing that was put may be named before `flush` returned. Leaving the context without a
+    flush leaves only what nothing refers to.
+
+    Args:
+        store: Where to.
+        relied: See `ObjectStore.writer`.
+    """
+
+    def __init__(self, store: ObjectStore, *, relied: bool) -> None:
+        """Write nothing yet."""
+        self._store = store
+        self._backend = store.backend
+        self._relies = relied
+        self._placing = Placing()
+        self._compressor: Compressor | None = None
+        self._pack: PackBuilder | None = None
+        self._new: set[bytes] = set()
+        self._promised: set[bytes] = set()
+        self._own: set[bytes] = set()
+        self._relied: dict[bytes, bytes] = {}
+        self._relied_loose: dict[bytes, int] = {}
+        self._settle: dict[str, str] = {}
+        self._unproven: list[bytes] = []
+        self._twins = Twins(store.loose)
+        self.new_objects = 0
+        self.new_bytes = 0
+        self.stored_bytes = 0
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let go of what was not flushed."""
+        self._placing.close()
+        if self._pack is not None:
+            self._pack.staging.discard()
+            self._pack = None
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def known(self, digest: bytes) -> bool:
+        """Say whether an object is stored or was put already, and rely on it from now on."""
+        if digest in self._new or digest in self._promised:
+            return True
+        place = self._store.index.locate(digest)
+        if place is not None:
+            if self._relies and place.pack not in self._relied:
+                self._relied[place.pack] = digest
+            return True
+        return self._known_loose(digest, None)
+
+    def promise(self, digest: bytes) -> None:
+        """Take note that a worker process was asked to store an object, until `adopt`."""
+        self._promised.add(digest)
+
+    def adopt(self, written: Mapping[str, int]) -> None:
+        """Take over what a worker process stored and flushed.
+
+        Call it when everything promised so far is stored.
+
+        Args:
+            written: The worker's `written`, as it came through the pipe.
+        """
+        self.new_objects += written["objects"]
+        self.new_bytes += written["bytes"]
+        self.stored_bytes += written["stored"]
+        self._promised.clear()
+        self._store.index.refresh()
+
+    def written(self) -> dict[str, int]:
+        """Return what was new, and start counting from zero: for the `adopt` of another writer."""
+        counts = {
+            "objects": self.new_objects,
+            "bytes": self.new_bytes,
+            "stored": self.stored_bytes,
+        }
+        self.new_objects = self.new_bytes = self.stored_bytes = 0
+        return counts
+
+    # --- putting -------------------------------------------------------------------------------
+
+    def put(self, data: bytes, kind: int = BLOB, digest: bytes | None = None) -> Digest:
+        """Store an object unless it is known.
+
+        Args:
+            data: The object.
+            kind: What it is, as a hint for rebuilding a lost catalogue.
+            digest: Its digest, if the caller has just computed it from `data`.
+
+        Raises:
+            EnvironmentFailure: It cannot be written.
+        """
+        name = hash_bytes(data) if digest is None else Digest(digest)
+        size = len(data)
+        loose = size >= self._store.loose_threshold and (kind == BLOB or size > MAX_PACKED)
+        if name in self._new or (not loose and self.known(name)):
+            return name
+        if loose:
+            if self._store.index.locate(name) is None or not self.known(name):
+                self._put_loose(name, data)
+            return name
+        if self._pack is None:
+            self._pack = PackBuilder(self._backend.stage())
+        if self._compressor is None:
+            self._compressor = Compressor()
+        stored, encoding = self._compressor.encode(data)
+        self._pack.add(name, stored, size, encoding, kind)
+        self._new.add(name)
+        self._count(size, len(stored))
+        if self._pack.size >= self._store.pack_target or self._pack.count >= PACK_OBJECTS:
+            self._seal()
+        return name
+
+    def put_large(
+        self, src_fd: int, size: int, *, source: str = "the source", clone_ok: bool = True
+    ) -> Digest:
+        """Store a large file as a loose object, sharing its blocks where the filesystem can.
+
+        Args:
+            src_fd: The file, open for reading.
+            size: Its size, as the caller saw it.
+            source: Its name, for messages.
+            clone_ok: Whether blocks may be shared.
+
+        Raises:
+            SourceChangedError: The file changed while it was read.
+            EnvironmentFailure: It cannot be read, or its copy not be written.
+        """
+        file = Source.of(src_fd, size, source)
+        if file.steady and self._twins.like(file):
+            digest = file.hash()
+            if self._known_large(digest, size):
+                return digest
+        staging = self._backend.stage()
+        try:
+            digest = stage(file, staging, clone_ok=clone_ok)
+            if self._known_large(digest, size):
+                staging.discard()
+                return digest
+            self._twins.add(file)
+        except BaseException:
+            staging.discard()
+            raise
+        self._place_loose(digest, staging, size)
+        return digest
+
+    def flush(self) -> None:
+        """Return when everything put and everything relied on is durable and there.
+
+        After it a record may name all of it.
+
+        Raises:
+            MissingObjectError: Something relied on is gone.
+            CorruptObjectError: Something relied on has been cut.
+            EnvironmentFailure: Something cannot be written.
+        """
+        if self._pack is not None:
+            self._seal(last=True)
+        self._placing.drain()
+        self._prove()
+        if self._relies:
+            self._check_packs()
+            self._check_loose()
+            self._backend.settle(sorted(self._settle.values()))
+        self._relied.clear()
+        self._settle.clear()
+
+    # --- packs ---------------------------------------------------------------------------------
+
+    def _count(self, size: int, stored: int, objects: int = 1) -> None:
+        self.new_objects += objects
+        self.new_bytes += size
+        self.stored_bytes += stored
+
+    def _seal(self, *, last: bool = False) -> None:
+        """End the current pack and see to it that pack and table get in place, in this order."""
+        pack = self._pack
+        assert pack is not None, "only an open pack is sealed"
+        self._pack = None
+        covered, index = pack.seal()
+
+        def place() -> Digest:
+            with pack.staging as staging:
+                self._backend.put_if_absent(pack_key(covered.digest), staging)
+            run = Run(in_memory(index), (covered,))
+            return write_table(self._backend, [run], frozenset((covered.digest,)))
+
+        def placed(table: Digest) -> None:
+            self._store.index.add(table)
+            self._own.add(covered.digest)
+            self._new -= pack.digests
+            if len(self._own) % _TABLES == 0:
+                tidy_tables(self._store)
+
+        if last and self._placing.idle:
+            placed(place())
+        else:
+            self._placing.submit(place, placed)
+
+    # --- loose objects -------------------------------------------------------------------------
+
+    def _put_loose(self, digest: Digest, data: bytes) -> None:
+        if self._known_loose(digest, len(data)):
+            return
+        staging = self._backend.stage()
+        try:
+            staging.write(data)
+        except BaseException:
+            staging.discard()
+            raise
+        self._place_loose(digest, staging, len(data))
+
+    def _known_large(self, digest: bytes, size: int) -> bool:
+        if digest in self._new or self._known_loose(digest, size):
+            return True
+        return self._store.index.locate(digest) is not None and self.known(digest)
+
+    def _known_loose(self, digest: bytes, size: int | None) -> bool:
+        """Say whether there is a loose object of that size (any size if None), and rely on it."""
+        stored = self._store.loose.size(digest)
+        if stored is None or size not in (None, stored):
+            return False
+        if self._relies:
+            self._relied_loose[digest] = stored
+            if len(self._relied_loose) >= _BATCH:
+                self._check_loose()
+        return True
+
+    def _place_loose(self, digest: Digest, staging: Staging, size: int) -> None:
+        key = loose_key(digest)
+
+        def place() -> bool:
+            with staging:
+                if self._backend.put_if_absent(key, staging):
+                    return True
+                with self._backend.open(key) as reader:
+                    if reader.size == size:
+                        return False
+                # What is there was cut: this copy, which was just hashed, takes its place.
+                self._backend.delete(key)
+                return self._backend.put_if_absent(key, staging)
+
+        def placed(created: bool) -> None:
+            self._new.discard(digest)
+            self._store.loose.note(digest)
+            if created:
+                self._unproven.append(digest)
+                if len(self._unproven) >= _BATCH:
+                    self._prove()
+            else:
+                self._count(-size, -size, objects=-1)
+                self._relied_loose[digest] = size
+
+        self._new.add(digest)
+        self._count(size, size)
+        self._placing.submit(place, placed)
+
+    def _prove(self) -> None:
+        """Remember the stats of the loose objects that were hashed as they were written.
+
+        Their names are as young as the clock's grain allows, so that a stat taken now would not
+        show a change made now: it is waited for that.
+        """
+        for digest in self._unproven:
+            try:
+                reader = self._store.loose.open(digest)
+            except Missing:
+                continue
+            with reader:
+                fd = reader.fileno()
+                if fd is None:
+                    break
+                while fs.racy(st := os.fstat(fd), time.time_ns()):
+                    time.sleep(fs.CLOCK_GRAIN_NS / 4e9)
+                self._store.loose.remember(digest, st)
+        self._unproven.clear()
+
+    # --- what was relied on --------------------------------------------------------------------
+
+    def _check_packs(self) -> None:
+        """See that what was found in packs is still there, wherever it was merged into."""
+        waiting = {pack: d for pack, d in self._relied.items() if pack not in self._own}
+        for _ in range(_ATTEMPTS):
+            sizes = {pack.digest: pack.size for pack in self._store.index.covered.values()}
+            moved = [digest for pack, digest in waiting.items() if not self._there(pack, sizes)]
+            if not moved:
+                return
+            self._store.reload()
+            self._store.index.complete()
+            waiting = {}
+            for digest in moved:
+                place = self._store.index.locate(digest)
+                if place is not None:
+                    waiting[place.pack] = digest
+                elif not self._known_loose(digest, None):
+                    raise missing(digest)
+        raise missing(moved[0])
+
+    def _there(self, pack: bytes, sizes: Mapping[bytes, int]) -> bool:
+        key = pack_key(pack)
+        try:
+            with self._backend.open(key) as reader:
+                size = reader.size
+        except Missing:
+            return False
+        expected = sizes.get(pack, size)
+        if size != expected:
+            raise CorruptObjectError(
+                f"{key} is damaged: it has {size} bytes, {expected} are recorded; "
+                "restore it from another copy of the store",
+                location=key,
+            )
+        self._settle["packs"] = key
+        return True
+
+    def _check_loose(self) -> None:
+        for digest, size in self._relied_loose.items():
+            key = loose_key(digest)
+            actual = self._store.loose.size(digest)
+            if actual is None:
+                raise missing(digest)
+            if actual != size:
+                raise CorruptObjectError(
+                    f"{key} is damaged: it has {actual} bytes, {size} are recorded; "
+                    "restore it from another copy of the store",
+                    digest=digest.hex(),
+                    location=key,
+                )
+            self._settle[key[: len("loose/00")]] = key
+        self._relied_loose.clear()
