@@ -1,0 +1,6 @@
+"""Checking out: a tree into a directory, and a workspace to another tree."""
+
+from cas.checkout.fresh import checkout
+from cas.checkout.result import CheckedOut
+
+__all__ = ["CheckedOut", "checkout"]

@@ -1,0 +1,36 @@
+"""Workspaces: what they remember, what a person changed in them, and proving their content."""
+
+from cas.workspace.memory import (
+    Intent,
+    Remembered,
+    WorkspaceState,
+    forget,
+    load,
+    register,
+    remembered,
+)
+from cas.workspace.runs import runs
+from cas.workspace.status import Status, status
+from cas.workspace.verify import (
+    Difference,
+    DirectoryCheck,
+    verify_directory,
+    verify_workspace,
+)
+
+__all__ = [
+    "Difference",
+    "DirectoryCheck",
+    "Intent",
+    "Remembered",
+    "Status",
+    "WorkspaceState",
+    "forget",
+    "load",
+    "register",
+    "remembered",
+    "runs",
+    "status",
+    "verify_directory",
+    "verify_workspace",
+]
