@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import typer
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 
 
 def wrong(option: str, message: str) -> typer.BadParameter:

@@ -84,6 +84,8 @@ def _prove(
         raise typer.BadParameter(
             "a workspace is proven whole", param_hint="--quick / --sample / --budget"
         )
+    share = None if sample is None else percentage(sample, "--sample")
+    seconds = None if budget is None else duration(budget, "--budget")
     with session.progress() as progress:
         if directory is not None and against is not None:
             return session.store().verify_directory(
@@ -94,8 +96,8 @@ def _prove(
         return session.store().verify(
             target,
             quick=quick,
-            sample=None if sample is None else percentage(sample, "--sample"),
-            budget=None if budget is None else duration(budget, "--budget"),
+            sample=share,
+            budget=seconds,
             workers=session.workers,
             progress=progress,
         )

@@ -65,26 +65,31 @@ def _row(columns: Sequence[object], place: int, mark: str) -> str:
 
 
 def _links(columns: list[Node | None], place: int, parents: Sequence[Node]) -> Iterator[str]:
-    """Lead a column on to the parents, and yield a row for each that lies elsewhere."""
+    """Lead a column on to the parents, and yield a row for each that another column leads to."""
     known = [parent for parent in parents if parent in columns]
     fresh = [parent for parent in parents if parent not in columns]
     columns[place] = fresh.pop(0) if fresh else None
     for left, parent in enumerate(known, start=1):
-        goes_on = columns[place] is not None or left < len(known)
-        yield _link(columns, place, columns.index(parent), "├┤" if goes_on else "╰╯", "├┤")
+        there = columns.index(parent)
+        if columns[place] is not None or left < len(known):
+            yield _link(columns, place, there, "├┤")
+        else:
+            # Two columns become one, which is the left one.
+            yield _link(columns, place, there, "├╯")
+            columns[there], columns[min(place, there)] = None, parent
     for parent in fresh:
         there = _free(columns)
-        yield _link(columns, place, there, "├┤", "╭╮")
+        yield _link(columns, place, there, "├╮" if place < there else "╭┤")
         columns[there] = parent
 
 
-def _link(columns: Sequence[object], place: int, there: int, here_ends: str, far_ends: str) -> str:
-    """Return the row that links two columns; of a pair of ends, one is for the left."""
+def _link(columns: Sequence[object], place: int, there: int, ends: str) -> str:
+    """Return the row that links two columns, with these marks at its left and right end."""
     first, last = min(place, there), max(place, there)
     row = ""
     for at, column in enumerate(columns):
         if at in (first, last):
-            row += (here_ends if at == place else far_ends)[at == last]
+            row += ends[at == last]
         elif column is None:
             row += "─" if first < at < last else " "
         else:

@@ -129,8 +129,8 @@ def cat(
     ] = None,
 ) -> None:
     """Write the bytes of a file to standard output."""
+    first, last = (0, None) if wanted is None else byte_range(wanted, "--range")
     store = session.store()
-    first, last = byte_range(wanted, "--range") if wanted else (0, None)
     if first is None:
         first, last = max(0, store.resolve(spec).size - (last or 0)), None
     for piece in store.read_range(spec, first, None if last is None else last + 1):
@@ -147,7 +147,8 @@ def log(
     ] = None,
 ) -> None:
     """Show the lineage of a version or seed: who made it, from what, why."""
-    entries = session.store().log(spec, limit=None if limit is None else natural(limit, "--limit"))
+    newest = None if limit is None else natural(limit, "--limit")
+    entries = session.store().log(spec, limit=newest)
     names = {entry.digest: entry.spec or short(entry.digest) for entry in entries}
 
     def describe(entry: "cas.LineageEntry") -> list[str]:

@@ -46,6 +46,7 @@ def create(
     no_ignore: NoIgnore = False,
 ) -> None:
     """Freeze skills, prompts and a baseline database as the seed NAME."""
+    parts, texts = pairs(part or (), "--part"), pairs(meta or (), "--meta")
     store = session.store()
     with session.progress() as progress:
         seed = store.seeds.create(
@@ -54,10 +55,10 @@ def create(
             prompts=prompts,
             baseline=baseline,
             baseline_run_id=run,
-            parts=pairs(part or (), "--part"),
+            parts=parts,
             parent=parent,
             description=message,
-            meta=pairs(meta or (), "--meta"),
+            meta=texts,
             reuse_name=reuse_name,
             ignore=not no_ignore,
             workers=session.workers,
@@ -85,6 +86,7 @@ def promote(
     reuse_name: ReuseName = False,
 ) -> None:
     """Freeze what a workspace has become as a seed, if an eval run has earned it."""
+    texts = pairs(meta or (), "--meta")
     store = session.store(near=workspace)
     with session.progress() as progress:
         seed = store.seeds.promote(
@@ -93,7 +95,7 @@ def promote(
             eval_run_id=run,
             name=name,
             description=message,
-            meta=pairs(meta or (), "--meta"),
+            meta=texts,
             force=force,
             reuse_name=reuse_name,
             workers=session.workers,

@@ -31,7 +31,7 @@ FINDINGS = 1
 CLOSED_PIPE = 141
 """Exit code after the reader of our output went away: 128 + SIGPIPE, as a shell reports it."""
 
-_OPTIONS: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "store": Annotated[
         str | None,
         typer.Option(
@@ -49,6 +49,7 @@ _OPTIONS: dict[str, Any] = {
         bool, typer.Option("--no-progress", help="Never draw progress on the terminal.")
     ],
 }
+"""The options that every command takes, as typer declares them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ def group(
 
 def _taken(given: dict[str, Any]) -> Options:
     """Take the common options out of what typer parsed."""
-    return Options(**{name: given.pop(name) for name in _OPTIONS})
+    return Options(**{name: given.pop(name) for name in COMMON})
 
 
 def _declare(
@@ -251,7 +252,7 @@ def _declare(
             inspect.Parameter(
                 name, keyword, annotation=annotation, default=None if name == "store" else False
             )
-            for name, annotation in _OPTIONS.items()
+            for name, annotation in COMMON.items()
         ),
     ]
     target.__doc__ = description

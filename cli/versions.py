@@ -66,6 +66,7 @@ def add(
     .gitignore) is left out, and so are stores and the memory of workspaces. ./NAME is a path, even
     where NAME would read as a spec.
     """
+    texts = pairs(meta or (), "--meta")
     store = session.store()
     with session.progress() as progress:
         added = store.versions.add(
@@ -76,7 +77,7 @@ def add(
             trigger_run=trigger_run,
             trigger_workspace=trigger_workspace,
             description=message,
-            meta=pairs(meta or (), "--meta"),
+            meta=texts,
             if_changed=if_changed,
             ignore=not no_ignore,
             workers=session.workers,
@@ -119,6 +120,7 @@ def edit(
     places = pairs(put or (), "--put")
     if not places and not rm:
         raise typer.BadParameter("nothing to change", param_hint="--put / --rm")
+    texts = pairs(meta or (), "--meta")
     store = session.store()
     with session.progress() as progress:
         edited = store.versions.edit(
@@ -129,7 +131,7 @@ def edit(
             source=source,
             trigger_run=trigger_run,
             trigger_workspace=trigger_workspace,
-            meta=pairs(meta or (), "--meta"),
+            meta=texts,
             if_changed=if_changed,
             progress=progress,
         )

@@ -1,0 +1,5 @@
+"""`python -m cas_cli` is `cas`."""
+
+from .main import run
+
+run()

@@ -1,0 +1,66 @@
+"""`cas` starts fast: what only some commands need is loaded by them."""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"blake3", "msgpack", "pathspec", "portalocker", "pydantic", "rich", "sqlite3", "zstandard"}
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that are loaded after a command ran."""
+    code = """
+import sys
+from cas_cli.main import main
+code = main(sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_load_nothing_of_the_store(option):
+    modules = loaded(option)
+    assert not modules & HEAVY
+    assert not [name for name in modules if name == "cas" or name.startswith("cas.")]
+
+
+@pytest.mark.parametrize("command", [["add", "--help"], ["seed", "create", "--help"], ["tag"]])
+def test_the_help_of_a_command_loads_nothing_of_the_store(command):
+    assert not loaded(*command) & HEAVY
+
+
+def test_a_command_loads_no_progress_no_converter_and_no_database(cas, store, skills):
+    cas("add", "skills", "skills")
+    assert not loaded("versions") & {"rich", "pydantic", "sqlite3", "pathspec"}
+
+
+def test_starting_takes_at_most_twice_what_loading_typer_takes():
+    installed = shutil.which("cas", path=str(Path(sys.executable).parent))
+    if installed is None:
+        pytest.skip("the command `cas` is not installed beside this interpreter")
+    commands = {
+        "typer": [sys.executable, "-c", "import typer"],
+        "version": [installed, "--version"],
+        "help": [installed, "--help"],
+    }
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(7):
+        for name, command in commands.items():
+            begin = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ)
+            taken[name].append(time.perf_counter() - begin)
+    # The least of several is what the machine can do; the factor leaves room for a busy one.
+    yardstick = min(taken["typer"])
+    for name in ("version", "help"):
+        assert min(taken[name]) <= 2.5 * yardstick, (name, statistics.median(taken[name]), taken)
