@@ -229,7 +229,10 @@ class EventLog:
     def _try_append(self, view: View, decide: Decide) -> Appended | None:
         """Append behind a view; None where it has to be tried again with a newer one."""
         try:
-            events = tuple(decide(Draft(view.layers), view.position))
+            position = view.position
+            events = tuple(decide(Draft(view.layers), position))
+            if self._view is not view or view.position != position:
+                return None  # it refreshed the log: what it decided on is the past
             if not events:
                 return Appended(view.position, b"", ())
             sealed, record = write_record(view.position + 1, view.digest, events)
