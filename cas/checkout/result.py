@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from cas.paths import path_json, paths_json
 
 if TYPE_CHECKING:
     import builtins
@@ -35,3 +38,16 @@ class CheckedOut:
     spec: str = ""
     kept: tuple[builtins.bytes, ...] = ()
     notices: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        return {
+            **path_json(os.fsencode(self.dest), "dest"),
+            "files": self.files,
+            "bytes": self.bytes,
+            "mode": self.mode,
+            "proof": self.proof,
+            "spec": self.spec,
+            **paths_json(kept=self.kept),
+            "notices": list(self.notices),
+        }
