@@ -233,6 +233,11 @@ def pwrite(fd: int, content: Buffer, offset: int) -> int:
     return os.pwrite(fd, content, offset)
 
 
+def read(fd: int, length: int) -> bytes:
+    """Read at the file's position, maybe less than asked."""
+    return os.read(fd, length)
+
+
 def pread(fd: int, length: int, offset: int) -> bytes:
     """Read `length` bytes at `offset`; fewer only where the file ends."""
     data = os.pread(fd, length, offset)
