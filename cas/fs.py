@@ -137,16 +137,7 @@ def rename_noreplace(
         FileExistsError: The new name exists.
         OSError: One of `CANNOT` where the filesystem or system has no such step.
     """
-    here = -2 if _MACOS else -100  # AT_FDCWD
-    _libc_call(
-        "renameatx_np" if _MACOS else "renameat2",
-        here if src_dir_fd is None else src_dir_fd,
-        os.fsencode(source),
-        here if dst_dir_fd is None else dst_dir_fd,
-        os.fsencode(target),
-        4 if _MACOS else 1,  # RENAME_EXCL, RENAME_NOREPLACE
-        path=target,
-    )
+    _rename_by(4 if _MACOS else 1, source, target, src_dir_fd, dst_dir_fd)
 
 
 def exchange(
@@ -157,15 +148,22 @@ def exchange(
     Raises:
         OSError: One of `CANNOT` where the filesystem or system has no such step.
     """
+    _rename_by(2, one, other, one_dir_fd, other_dir_fd)
+
+
+def _rename_by(
+    flag: int, source: Name, target: Name, src_dir_fd: int | None, dst_dir_fd: int | None
+) -> None:
+    """Rename with a flag: RENAME_NOREPLACE is 1, RENAME_EXCL of macOS 4, both swap with 2."""
     here = -2 if _MACOS else -100  # AT_FDCWD
     _libc_call(
         "renameatx_np" if _MACOS else "renameat2",
-        here if one_dir_fd is None else one_dir_fd,
-        os.fsencode(one),
-        here if other_dir_fd is None else other_dir_fd,
-        os.fsencode(other),
-        2,  # RENAME_SWAP, RENAME_EXCHANGE
-        path=other,
+        here if src_dir_fd is None else src_dir_fd,
+        os.fsencode(source),
+        here if dst_dir_fd is None else dst_dir_fd,
+        os.fsencode(target),
+        flag,
+        path=target,
     )
 
 
@@ -208,6 +206,11 @@ def chown_group(target: Name | int, gid: int, dir_fd: int | None = None) -> None
         os.fchown(target, -1, gid)
     else:
         os.chown(target, -1, gid, dir_fd=dir_fd, follow_symlinks=False)
+
+
+def touch(path: Name, dir_fd: int | None = None) -> None:
+    """Set the times of a file to now."""
+    os.utime(path, dir_fd=dir_fd, follow_symlinks=False)
 
 
 # --- content -----------------------------------------------------------------------------------
@@ -460,7 +463,10 @@ def racy(st: os.stat_result, at_ns: int) -> bool:
         st: A stat.
         at_ns: The clock (`time.time_ns`) before it was taken.
     """
-    changed = max(st.st_mtime_ns, st.st_ctime_ns)
+    changed = st.st_ctime_ns
+    # A later mtime was set by hand: a change does not leave it, and setting it moves the ctime.
+    if changed < st.st_mtime_ns <= at_ns:
+        changed = st.st_mtime_ns
     grain = CLOCK_GRAIN_NS if st.st_ctime_ns % 1_000_000_000 else _COARSE_GRAIN_NS
     return changed + grain > at_ns
 

@@ -160,10 +160,10 @@ class LocalBackend:
             with self._stage(_MUTABLE) as staging:
                 fs.write_all(staging.fd, content)
                 self._directories.share(staging.fd, GROUP_WRITE)
-                if durable:
-                    fs.fsync(staging.fd)
                 staging.take_name()
                 assert staging.name is not None
+                if durable:
+                    fs.fsync(staging.fd)
                 dir_fd = self._directories.open(directory, durable=durable)
                 try:
                     fs.rename(staging.name, name, src_dir_fd=staging.tmp(), dst_dir_fd=dir_fd)

@@ -30,6 +30,7 @@ CHANGES: Final = frozenset(
         "clone",
         "copy_range",
         "create_excl",
+        "exchange",
         "fsync",
         "fsync_dir",
         "link",
@@ -50,7 +51,7 @@ CHANGES: Final = frozenset(
 )
 """The functions of `cas.fs` that change a disk in one step."""
 
-LOOKS: Final = frozenset({"open_dir", "open_read", "open_write", "pread", "readlink"})
+LOOKS: Final = frozenset({"open_dir", "open_read", "open_write", "pread", "read", "readlink"})
 """Those that only look."""
 
 WRITES: Final = frozenset({"pwrite", "write"})
