@@ -97,6 +97,10 @@ def status(
     ):
         for path in paths:
             session.out.line(f"{session.out.paint(word, colour):8}  {session.out.path(path)}")
+    if found.interrupted is not None:
+        session.note(
+            f"an update to {found.interrupted} was cut short; `cas checkout --update` finishes it"
+        )
     if found.clean:
         session.say("clean: nothing was added, changed or deleted")
 

@@ -1,4 +1,4 @@
-"""Running `cas`: inside the test process where speed counts, as a process where that is the point."""
+"""Running `cas`: inside the test process, or as a process where that is the point."""
 
 import json
 import os
@@ -93,8 +93,10 @@ def process(clean: Path) -> Run:
     return run
 
 
-def write(directory: Path, files: dict[str, str | bytes]) -> Path:
-    """Write files, by path, below a directory."""
+Write = Callable[[Path, dict[str, str | bytes]], Path]
+
+
+def _write(directory: Path, files: dict[str, str | bytes]) -> Path:
     for name, content in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,8 +105,14 @@ def write(directory: Path, files: dict[str, str | bytes]) -> Path:
 
 
 @pytest.fixture
+def write() -> Write:
+    """Write files, by path, below a directory."""
+    return _write
+
+
+@pytest.fixture
 def skills(clean: Path) -> Path:
-    return write(
+    return _write(
         clean / "skills",
         {
             "search.md": "# Search\nLook twice.\n",

@@ -1,8 +1,8 @@
 """The commands and the Python of the documentation run as they stand, from top to bottom.
 
-In README.md and docs/*.md a block of `sh` or `python` is run, in order, each page in a directory of its
-own; a block of `text` right after one is its output, `...` standing for anything. A block that must
-not run here has `<!-- not run: why -->` before it.
+In README.md and docs/*.md a block of `sh` or `python` is run, in order, each page in a directory
+of its own; a block of `text` right after one is its output, `...` standing for anything. A block
+that must not run here has `<!-- not run: why -->` before it.
 """
 
 import doctest
