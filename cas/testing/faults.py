@@ -44,6 +44,7 @@ CHANGES: Final = frozenset(
         "set_mode",
         "symlink",
         "sync_filesystem",
+        "touch",
         "truncate",
         "unlink",
         "write",
