@@ -253,6 +253,19 @@ class LocalBackend:
         """Return where the value of a key lies."""
         return self.root / check_key(key)
 
+    def overwrite(self, key: str, content: bytes) -> bool:
+        """Write over the beginning of an existing value in place; False where there is none."""
+        try:
+            fd = fs.open_write(check_key(key), dir_fd=self._root_fd)
+            try:
+                return fs.pwrite(fd, content, 0) == len(content)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            self._fail(error, "writing to the store", key)
+
     def make_directories(self, keys: Iterable[str]) -> None:
         """Make directories, durably, for keys to lie in; existing ones are fine."""
         for key in keys:
