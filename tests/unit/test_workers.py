@@ -26,8 +26,7 @@ def _targets(monkeypatch):
 
 
 @pytest.fixture
-def worker(capfd):
-    # After capfd, so that what the worker prints is captured.
+def worker():
     with Worker("worker_targets:faulty") as worker:
         yield worker
 
@@ -124,7 +123,8 @@ def test_sending_to_a_worker_that_refused_says_why():
 
 
 @pytest.mark.parametrize("how", ["exit", "bug", "killed"])
-def test_a_broken_worker_is_named_at_once(worker, how, capfd):
+def test_a_broken_worker_is_named_at_once(how, capfd):
+    worker = Worker("worker_targets:faulty")
     worker.send("sleep" if how == "killed" else how)
     if how == "killed":
         os.kill(worker.pid, signal.SIGKILL)
@@ -151,9 +151,9 @@ def test_a_target_that_does_not_exist_is_a_bug_that_ends_the_worker(capfd):
     assert "nothing" in capfd.readouterr().err
 
 
-def test_stray_output_and_input_do_no_harm(worker, capfd):
-    assert ask(worker, "print") == ""
-    worker.close()
+def test_stray_output_and_input_do_no_harm(capfd):
+    with Worker("worker_targets:faulty") as worker:
+        assert ask(worker, "print") == ""
     assert capfd.readouterr().err == "stray\n"
 
 
