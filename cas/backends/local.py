@@ -101,6 +101,7 @@ class LocalBackend:
         self, root: str | os.PathLike[str], *, shared_gid: int | None = None, create: bool = False
     ) -> None:
         """Open the root; it is written to only when something is put."""
+        self.shared_gid = shared_gid
         self._text = os.path.abspath(root)
         self._unnamed = fs.can_link_fd()
         try:

@@ -149,6 +149,9 @@ class Reader(Protocol):
 class LocalFiles(Protocol):
     """What a backend on a local disk can do besides."""
 
+    shared_gid: int | None
+    """The group that its files are given to, if any: what another process opens it with."""
+
     @property
     def root(self) -> Path:
         """The folder that holds the keys as files."""
