@@ -48,8 +48,13 @@ def trusted(mtime_ns: int, ctime_ns: int, at_ns: int) -> bool:
         ctime_ns: The file's ctime.
         at_ns: The clock before the stat was taken and the content read.
     """
-    newest = max(mtime_ns, ctime_ns)
-    return newest + (fs.CLOCK_GRAIN_NS if ctime_ns % _SECOND else COARSE_NS) <= at_ns
+    return settles_at(mtime_ns, ctime_ns) <= at_ns
+
+
+def settles_at(mtime_ns: int, ctime_ns: int) -> int:
+    """Return the clock from which on any change of a file will show in its stat."""
+    grain = fs.CLOCK_GRAIN_NS if ctime_ns % _SECOND else COARSE_NS
+    return max(mtime_ns, ctime_ns) + grain
 
 
 class Entry(NamedTuple):

@@ -21,7 +21,7 @@ from cas.objects.placing import Placing
 from cas.objects.table import Run, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from cas.backends import Staging
@@ -61,6 +61,7 @@ class ObjectWriter:
         self._settle: dict[str, str] = {}
         self._unproven: list[bytes] = []
         self._twins = Twins(store.loose)
+        self._after_flush: list[Callable[[], None]] = []
         self.new_objects = 0
         self.new_bytes = 0
         self.stored_bytes = 0
@@ -209,6 +210,16 @@ class ObjectWriter:
             self._backend.settle(sorted(self._settle.values()))
         self._relied.clear()
         self._settle.clear()
+        while self._after_flush:
+            self._after_flush.pop(0)()
+
+    def after_flush(self, action: Callable[[], None]) -> None:
+        """Have something done once, as soon as all that was put so far is durable.
+
+        Args:
+            action: Called at the end of the next `flush`; never if that one fails.
+        """
+        self._after_flush.append(action)
 
     # --- packs ---------------------------------------------------------------------------------
 

@@ -1,0 +1,213 @@
+"""The stat cache of a store: a stat index for each source that was added lately.
+
+Losing it costs time and nothing else, so whatever is wrong with it is passed over in silence. An
+index is replaced whole, after what it speaks of is durable.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
+
+from cas import fs
+from cas.digest import raw_hash
+from cas.statindex import StatIndexReader, StatIndexWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+KEPT: Final = 64
+"""Sources that are remembered, at most."""
+
+_BUFFER: Final = 1 << 18
+_LITTER_NS: Final = 24 * 3600 * 10**9
+_TEMPORARY: Final = "."
+_GROUP_WRITE: Final = 0o020
+
+
+class StatCache:
+    """What is known about one source, old and new; a context manager that closes both.
+
+    Args:
+        folder: The store's folder of stat indexes, made if it is not there; None for no cache.
+        source: The source's absolute path.
+
+    Attributes:
+        old: What was known; None if nothing was.
+        new: The index that replaces it on `save`; None where none can be written.
+    """
+
+    def __init__(self, folder: Path | None, source: bytes) -> None:
+        """Open the old index and begin the new one."""
+        self._name = raw_hash(source)[:16].hex()
+        self._folder = -1
+        self._old_file: BinaryIO | None = None
+        self._new_file: BinaryIO | None = None
+        self._temporary = ""
+        self._broken = False
+        self.old: StatIndexReader | None = None
+        self.new: StatIndexWriter | None = None
+        if folder is None:
+            return
+        try:
+            self._folder = _open_folder(folder)
+        except OSError:
+            return
+        self._open_old()
+        self._begin_new()
+
+    def _open_old(self) -> None:
+        try:
+            fd = fs.open_read(self._name, self._folder)
+        except OSError:
+            return
+        self._old_file = os.fdopen(fd, "rb", _BUFFER)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            self.old = StatIndexReader(_Source(self._old_file))
+
+    def _begin_new(self) -> None:
+        try:
+            fd = fs.open_tmpfile(self._folder) if fs.can_link_fd() else None
+            if fd is None:
+                self._temporary = self._temporary_name()
+                fd = fs.create_excl(self._temporary, 0o666, self._folder)
+            self._new_file = os.fdopen(fd, "wb", _BUFFER)
+            if os.fstat(self._folder).st_mode & _GROUP_WRITE:
+                fs.set_mode(fd, 0o664)
+        except OSError:
+            self._broken = True
+        else:
+            self._broken = False
+            self.new = StatIndexWriter(self)
+
+    def _temporary_name(self) -> str:
+        return f"{_TEMPORARY}{self._name}.{os.urandom(8).hex()}"
+
+    def write(self, data: bytes) -> None:
+        """Take bytes of the new index; what the disk does not take ends it, quietly."""
+        if self._broken or self._new_file is None:
+            return
+        try:
+            self._new_file.write(data)
+        except OSError:
+            self._broken = True
+
+    def begin_again(self) -> None:
+        """Forget what was known, and write the new index from its beginning."""
+        self._drop_new()
+        self.old = None
+        if self._folder >= 0:
+            self._begin_new()
+
+    def save(self, *, changed: bool) -> None:
+        """Put the new index in the place of the old one, and forget the sources used least lately.
+
+        Call it when everything that the index speaks of is durable.
+
+        Args:
+            changed: Whether it says anything that the old one did not.
+        """
+        if self._folder < 0:
+            return
+        try:
+            if not changed and self.old is not None and not self.old.damaged:
+                fs.touch(self._name, self._folder)
+            elif self.new is not None and self._new_file is not None:
+                self.new.finish()
+                self._new_file.flush()
+                if not self._broken:
+                    self._place(self._new_file.fileno())
+                    _prune(self._folder)
+        except OSError:
+            pass
+        self.close()
+
+    def _place(self, fd: int) -> None:
+        if not self._temporary:
+            self._temporary = self._temporary_name()
+            fs.link_fd(fd, self._temporary, self._folder)
+        fs.rename(self._temporary, self._name, self._folder, self._folder)
+        self._temporary = ""
+
+    def close(self) -> None:
+        """Close everything, and drop a new index that was not saved; may be called again."""
+        self._drop_new()
+        self.old = None
+        if self._old_file is not None:
+            self._old_file.close()
+            self._old_file = None
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def _drop_new(self) -> None:
+        self.new = None
+        self._broken = True
+        try:
+            if self._new_file is not None:
+                self._new_file.close()
+            if self._temporary:
+                fs.unlink(self._temporary, self._folder)
+        except OSError:
+            pass
+        self._new_file = None
+        self._temporary = ""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class _Source:
+    """A file of which a part that cannot be read counts as cut off."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError:
+            return b""
+
+
+def _open_folder(folder: Path) -> int:
+    try:
+        return fs.open_dir(folder)
+    except FileNotFoundError:
+        for path in (folder.parent, folder):
+            try:
+                fs.mkdir(path)
+                # A store that a group shares gives the group its rights, whatever the umask.
+                fs.set_mode(path, stat.S_IMODE(os.stat(path.parent).st_mode))
+            except FileExistsError:
+                pass
+        return fs.open_dir(folder)
+
+
+def _prune(folder: int) -> None:
+    """Remove the indexes used least lately, and what killed processes left."""
+    kept: list[tuple[int, str]] = []
+    litter: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            used = entry.stat(follow_symlinks=False).st_mtime_ns
+            if not entry.name.startswith(_TEMPORARY):
+                kept.append((used, entry.name))
+            elif used < time.time_ns() - _LITTER_NS:
+                litter.append(entry.name)
+    kept.sort(reverse=True)
+    for name in (*litter, *(name for _, name in kept[KEPT:])):
+        fs.unlink(name, folder)

@@ -1,0 +1,54 @@
+"""What a source is called in messages, and what it means when the system refuses it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from cas.errors import CasError, SourceChangedError, environment_failure
+
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+
+
+def join(folder: bytes, name: bytes) -> bytes:
+    """Return the path of an entry below the root."""
+    return folder + b"/" + name if folder else name
+
+
+def shown(where: bytes, path: bytes) -> str:
+    """Return how a message calls what lies at `path` below the source `where`."""
+    text = os.fsdecode(os.path.join(where, path) if path else where)
+    if text.isprintable():
+        return text
+    return ascii(text)
+
+
+def failed(error: OSError, where: bytes, path: bytes) -> CasError:
+    """Translate what the system said of an entry.
+
+    Returns:
+        SourceChangedError for what is gone or was replaced since it was listed, else
+        EnvironmentFailure.
+    """
+    if isinstance(error, CasError):
+        return error
+    name = shown(where, path)
+    if error.errno in _GONE:
+        return SourceChangedError(
+            f"{name} vanished or was replaced while it was read; add it when it is quiet",
+            path=name,
+        )
+    plain = OSError(error.errno, os.strerror(error.errno or 0))
+    hint = "; make it readable or list it in .casignore" if error.errno in _FORBIDDEN else ""
+    failure = environment_failure(plain, f"reading {name}")
+    return type(failure)(failure.message + hint, errno=error.errno, path=name)
+
+
+def changing(where: bytes, path: bytes) -> SourceChangedError:
+    """Return the error for a file that was read again and again and never stood still."""
+    name = shown(where, path)
+    return SourceChangedError(
+        f"{name} keeps changing while it is read; stop its writer or add it when it is quiet",
+        path=name,
+    )
