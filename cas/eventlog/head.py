@@ -35,9 +35,13 @@ def write_head(backend: Backend, keys: Keys, head: Head) -> None:
 
     It may lag behind or be lost, so failing to write it is no failure.
     """
+    sealed = seal(
+        "head", head.position.to_bytes(8, "big"), head.digest, head.snapshot.to_bytes(8, "big")
+    )
     try:
-        sealed = seal("head", head.position, head.digest, head.snapshot)
-        backend.put(keys.head, sealed, durable=False)
+        local = backend.local
+        if local is None or not local.overwrite(keys.head, sealed):
+            backend.put(keys.head, sealed, durable=False)
     except (CasError, OSError):
         pass
 
@@ -49,6 +53,6 @@ def read_head(backend: Backend, keys: Keys) -> Head | None:
         position, digest, snapshot = unseal(sealed, "head", 3)
     except (CasError, OSError):
         return None
-    if type(position) is int and type(digest) is bytes and type(snapshot) is int:
-        return Head(position, digest, snapshot)
-    return None
+    if not type(position) is type(digest) is type(snapshot) is bytes:
+        return None
+    return Head(int.from_bytes(position, "big"), digest, int.from_bytes(snapshot, "big"))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Decide = Callable[[State, int], Sequence[Event]]
 """Given the state and its position, says what to append; raises to refuse, or returns nothing."""
 
-COMPACT_AFTER = 128
+COMPACT_AFTER = 64
 """Records after the newest snapshot that make it worth a new one."""
 COMPACT_BYTES = 1 << 20
 """Bytes of records that do."""
