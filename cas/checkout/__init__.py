@@ -2,5 +2,6 @@
 
 from cas.checkout.fresh import checkout
 from cas.checkout.result import CheckedOut
+from cas.checkout.update import update
 
-__all__ = ["CheckedOut", "checkout"]
+__all__ = ["CheckedOut", "checkout", "update"]

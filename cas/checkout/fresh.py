@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cas import fs
 from cas.checkout import preflight
-from cas.checkout.recording import IndexFile
+from cas.checkout.modes import check_mode, check_mode_name, mode_used, notices
+from cas.checkout.recording import IndexFile, now
 from cas.checkout.result import CheckedOut
 from cas.checkout.stage import Stage
 from cas.checkout.writers import Writers, weight
-from cas.checkout.writing import (
-    AUTO,
-    COPY,
-    HARDLINK,
-    MODES,
-    REFLINK,
-    Tally,
-    cannot_clone,
-    cannot_link,
-)
+from cas.checkout.writing import AUTO, Tally
 from cas.digest import Digest
 from cas.errors import (
     CasError,
     ConflictError,
     CorruptObjectError,
     NotFoundError,
-    RefusedError,
     environment_failure,
 )
 from cas.manifests import DIR, parse_tree
@@ -56,8 +45,6 @@ if TYPE_CHECKING:
     from cas.objects import ObjectStore
     from cas.progress import Progress
     from cas.workspace.runs import Run
-
-_PROBE: Final = b".probe"
 
 
 def checkout(
@@ -98,8 +85,7 @@ def checkout(
         DamagedError: The store does not hold what a digest names.
         EnvironmentFailure: The system refused.
     """
-    if mode not in MODES:
-        raise RefusedError(f"{mode!r} is no checkout mode: use one of {', '.join(MODES)}")
+    check_mode_name(mode)
     replaces = force and _check_replaceable(dest)
     try:
         with Stage(dest, occupied=replaces) as stage:
@@ -318,80 +304,3 @@ def _count(meter: Meter, entries: Sequence[Entry]) -> None:
         len(entries) - (entries[-1][1] == DIR),
         sum([entry[2] for entry in entries if entry[1] != DIR]),
     )
-
-
-def now() -> str:
-    """Return the time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def check_mode(objects: ObjectStore, directory: int, mode: str) -> None:
-    """Refuse a mode that cannot be had for a directory, as far as one file of the store tells.
-
-    Raises:
-        UnsupportedError: Not a local store, or the filesystem cannot link or share blocks.
-    """
-    if mode not in (REFLINK, HARDLINK):
-        return
-    local = objects.backend.local
-    if local is None:
-        raise cannot_link("the store is not on a disk") if mode == HARDLINK else cannot_clone()
-    sample = _any_file(local.root)
-    if sample is None:
-        return  # nothing is stored yet that could be linked
-    try:
-        if mode == HARDLINK:
-            fs.link(sample, _PROBE, dst_dir_fd=directory)
-            fs.unlink(_PROBE, dir_fd=directory)
-        elif not _clones(sample, directory):
-            raise cannot_clone()
-    except OSError as error:
-        if error.errno not in fs.CANNOT or isinstance(error, CasError):
-            raise
-        raise cannot_link(error) from error
-
-
-def _any_file(root: Path) -> Path | None:
-    """Return some file of a store that no proof hangs on."""
-    for folder in ("packs", "index"):
-        try:
-            with os.scandir(root / folder) as listing:
-                for entry in listing:
-                    if entry.is_file(follow_symlinks=False):
-                        return Path(entry.path)
-        except FileNotFoundError:
-            continue
-    return None
-
-
-def _clones(sample: Path, directory: int) -> bool:
-    source = fs.open_read(sample)
-    try:
-        target = fs.create_excl(_PROBE, 0o600, dir_fd=directory)
-        try:
-            return fs.clone(source, target)
-        finally:
-            os.close(target)
-            fs.unlink(_PROBE, dir_fd=directory)
-    finally:
-        os.close(source)
-
-
-def mode_used(mode: str, tally: Tally) -> str:
-    """Return the name of what was done where `mode` was asked for."""
-    if mode == HARDLINK:
-        return HARDLINK
-    return REFLINK if tally.cloned else COPY
-
-
-def notices(abilities: preflight.Abilities, mode: str, dest: Path) -> tuple[str, ...]:
-    """Return what a person should know about a workspace, one line each."""
-    said = []
-    if not abilities.exec_bits:
-        said.append(f"the filesystem of {dest} keeps no executable bits: they are lost there")
-    if mode == HARDLINK:
-        said.append(
-            "hard-linked files are the store's own: they are read-only, and forcing a change "
-            "through one damages the store"
-        )
-    return tuple(said)

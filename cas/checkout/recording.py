@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from cas import fs
@@ -123,3 +124,8 @@ def pass_time(memory: int, newest: int) -> int:
         if now > newest or time.monotonic() > until:
             return now
         time.sleep(0.001)
+
+
+def now() -> str:
+    """Return the time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
 from cas.errors import FormatError
+from cas.manifests import DIR, EXEC, FILE, LINK
 from cas.spill import Spill
 from cas.workspace.handles import Handles
 from cas.workspace.memory import MEMORY
@@ -24,6 +25,15 @@ _LISTED: Final = 50_000
 def join(folder: bytes, name: bytes) -> bytes:
     """Return the path of a name in a folder."""
     return folder + b"/" + name if folder else name
+
+
+def kind_of(mode: int) -> str:
+    """Return the type letter of a mode; empty for what no tree can hold."""
+    if stat.S_ISREG(mode):
+        return EXEC if mode & stat.S_IXUSR else FILE
+    if stat.S_ISDIR(mode):
+        return DIR
+    return LINK if stat.S_ISLNK(mode) else ""
 
 
 class _Frame:

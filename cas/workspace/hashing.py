@@ -54,7 +54,7 @@ class Hasher:
             try:
                 fd = fs.open_read(name, dir_fd=self._handles.get(folder))
                 try:
-                    same = _matches(fd, size, digest)
+                    same = matches(fd, size, digest)
                 finally:
                     os.close(fd)
             except OSError as error:
@@ -64,7 +64,8 @@ class Hasher:
         return answers
 
 
-def _matches(fd: int, size: int, digest: bytes) -> bool:
+def matches(fd: int, size: int, digest: bytes) -> bool:
+    """Tell, by reading it, whether an open file is a regular one with this size and digest."""
     st = os.fstat(fd)
     if st.st_size != size or not stat.S_ISREG(st.st_mode):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import stat
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from cas import fs
 from cas.digest import DIGEST_SIZE, hash_bytes, hash_fd
 from cas.errors import environment_failure
 from cas.manifests import DIR, EXEC, FILE, LINK
+from cas.paths import paths_json
 from cas.statindex import FIELDS, StatIndexReader, trusted
 from cas.workspace.alongside import Alongside, join
 from cas.workspace.memory import Opened
@@ -45,32 +45,13 @@ class Status:
     interrupted: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `--json` shows.
-
-        Paths are texts; `path_bytes` gives the base64 of those that are not UTF-8.
-        """
-        odd = {
-            os.fsdecode(path): base64.b64encode(path).decode("ascii")
-            for path in (*self.added, *self.changed, *self.deleted)
-            if not _is_utf8(path)
-        }
+        """Return what `--json` shows."""
         return {
             "clean": self.clean,
-            "added": [os.fsdecode(path) for path in self.added],
-            "changed": [os.fsdecode(path) for path in self.changed],
-            "deleted": [os.fsdecode(path) for path in self.deleted],
+            **paths_json(added=self.added, changed=self.changed, deleted=self.deleted),
             "spec": self.spec,
             "interrupted": self.interrupted,
-            **({"path_bytes": odd} if odd else {}),
         }
-
-
-def _is_utf8(path: bytes) -> bool:
-    try:
-        path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def status(workspace: str | os.PathLike[str]) -> Status:

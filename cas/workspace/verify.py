@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ from cas.progress import Meter
 from cas.statindex import FIELDS
 from cas.workers import worker_count
 from cas.workspace import hashing
-from cas.workspace.alongside import Alongside, join
+from cas.workspace.alongside import Alongside, join, kind_of
 from cas.workspace.crew import Crew
 from cas.workspace.memory import Opened
 from cas.workspace.status import open_index
@@ -240,7 +239,7 @@ class _Check:
 
     def _wrong_type(self, kind: str, mode: int) -> str:
         """Say in words what is wrong with a type or mode; nothing if it is right."""
-        there = _kind_of(mode)
+        there = kind_of(mode)
         if there == kind or (not self._exec_bits and {there, kind} == {EXEC, FILE}):
             return ""
         return f"is a {_WORDS.get(there, 'special file')}, not a {_WORDS[kind]}"
@@ -276,15 +275,6 @@ class _Check:
             self._note("extra", path, None, "it should not be there")
         self._found.sort(key=lambda difference: difference.path)
         return DirectoryCheck(self._files, self._bytes, self._checked, tuple(self._found))
-
-
-def _kind_of(mode: int) -> str:
-    """Return the type letter of a mode; empty for what no tree can hold."""
-    if stat.S_ISREG(mode):
-        return EXEC if mode & stat.S_IXUSR else FILE
-    if stat.S_ISDIR(mode):
-        return DIR
-    return LINK if stat.S_ISLNK(mode) else ""
 
 
 def _no_directory(directory: Path, error: OSError) -> Exception:
