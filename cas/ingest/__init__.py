@@ -93,7 +93,7 @@ def ingest(
         raise
     finally:
         os.close(root)
-    writer.after_flush(lambda: known.save(changed=task.changed))
+    writer.after_flush(lambda: known.save(changed=task.changed), known.close)
     notices = task.notices
     if len(notices) > _NOTICES:
         notices = [*notices[:_NOTICES], f"and {len(notices) - _NOTICES} more of the kind"]

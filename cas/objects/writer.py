@@ -61,7 +61,7 @@ class ObjectWriter:
         self._settle: dict[str, str] = {}
         self._unproven: list[bytes] = []
         self._twins = Twins(store.loose)
-        self._after_flush: list[Callable[[], None]] = []
+        self._after_flush: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.new_objects = 0
         self.new_bytes = 0
         self.stored_bytes = 0
@@ -81,6 +81,8 @@ class ObjectWriter:
         if self._pack is not None:
             self._pack.staging.discard()
             self._pack = None
+        while self._after_flush:
+            self._after_flush.pop(0)[1]()
 
     # --- what is there -------------------------------------------------------------------------
 
@@ -211,15 +213,16 @@ class ObjectWriter:
         self._relied.clear()
         self._settle.clear()
         while self._after_flush:
-            self._after_flush.pop(0)()
+            self._after_flush.pop(0)[0]()
 
-    def after_flush(self, action: Callable[[], None]) -> None:
+    def after_flush(self, action: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """Have something done once, as soon as all that was put so far is durable.
 
         Args:
-            action: Called at the end of the next `flush`; never if that one fails.
+            action: Called at the end of the next `flush`.
+            otherwise: Called instead when the writer is left without a flush that succeeded.
         """
-        self._after_flush.append(action)
+        self._after_flush.append((action, otherwise))
 
     # --- packs ---------------------------------------------------------------------------------
 
