@@ -9,22 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import cas.harness as harness
+    from cas import harness as harness
     from cas.catalogue.diff import Change as Change
     from cas.catalogue.diff import Diff as Diff
     from cas.catalogue.diff import Rename as Rename
     from cas.catalogue.lineage import LineageEntry as LineageEntry
     from cas.catalogue.resolve import Resolved as Resolved
     from cas.catalogue.resolve import WalkEntry as WalkEntry
-    from cas.catalogue.seeds import Seed as Seed
+    from cas.catalogue.seed import Seed as Seed
     from cas.catalogue.stats import ResourceStats as ResourceStats
     from cas.catalogue.stats import Stats as Stats
     from cas.catalogue.tags import Tag as Tag
     from cas.catalogue.tags import TagMove as TagMove
-    from cas.catalogue.versions import Added as Added
-    from cas.catalogue.versions import Version as Version
-    from cas.catalogue.workspaces import CheckedOut as CheckedOut
+    from cas.catalogue.version import Added as Added
+    from cas.catalogue.version import Version as Version
     from cas.catalogue.workspaces import Workspace as Workspace
+    from cas.checkout import CheckedOut as CheckedOut
     from cas.digest import Digest as Digest
     from cas.errors import BusyError as BusyError
     from cas.errors import CasError as CasError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cas.progress import Progress as Progress
     from cas.store import Store as Store
     from cas.workspace import Status as Status
-    from cas.workspace import status as status
+    from cas.workspace.status import status as status
 
 _HOME = {
     name: home
@@ -57,11 +57,12 @@ _HOME = {
         "cas.catalogue.diff": "Change Diff Rename",
         "cas.catalogue.lineage": "LineageEntry",
         "cas.catalogue.resolve": "Resolved WalkEntry",
-        "cas.catalogue.seeds": "Seed",
+        "cas.catalogue.seed": "Seed",
         "cas.catalogue.stats": "ResourceStats Stats",
         "cas.catalogue.tags": "Tag TagMove",
-        "cas.catalogue.versions": "Added Version",
-        "cas.catalogue.workspaces": "CheckedOut Workspace",
+        "cas.catalogue.version": "Added Version",
+        "cas.catalogue.workspaces": "Workspace",
+        "cas.checkout": "CheckedOut",
         "cas.digest": "Digest",
         "cas.errors": "BusyError CasError ConflictError CorruptObjectError DamagedError "
         "DamagedLogError DiskFullError EnvironmentFailure FormatError MissingObjectError "

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self, overload
+
+from cas.backends import LocalBackend
+from cas.catalogue.context import Context, doing
+from cas.catalogue.identity import FOLDER, is_store, read_identity
+from cas.catalogue.resolve import list_entries, resolve_spec, tree_of, walk_tree
+from cas.catalogue.seeds import Seeds
+from cas.catalogue.tags import Tags
+from cas.catalogue.versions import Versions
+from cas.catalogue.workspaces import Workspaces
+from cas.errors import NotFoundError, RefusedError
+from cas.objects import ObjectStore
+from cas.refs import open_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from cas.catalogue.diff import Diff
     from cas.catalogue.lineage import LineageEntry
     from cas.catalogue.resolve import Resolved, WalkEntry
-    from cas.catalogue.seeds import Seeds
     from cas.catalogue.stats import Stats
-    from cas.catalogue.tags import Tags
-    from cas.catalogue.versions import Versions
-    from cas.catalogue.workspaces import CheckedOut, Workspaces
+    from cas.checkout import CheckedOut
     from cas.digest import Digest
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
     from cas.workspace import Status
 
 AnyPath = str | PathLike[str]
+
+_WORKSPACE = ".cas-workspace"
+_PIECE = 1 << 20
+"""Bytes of a file that are handed out at a time."""
+
+# Imports inside the methods below are late for start-up time: most commands need few of them.
 
 
 class _Open:
@@ -43,6 +59,9 @@ class _Open:
 class Store:
     """An open store.
 
+    Args:
+        root: The store's directory itself; `open` also finds one inside a folder.
+
     Attributes:
         root: The store's directory.
         id: Its identity, 32 hexadecimal digits, the same for all its copies.
@@ -52,14 +71,27 @@ class Store:
         workspaces: The workspaces that it remembers.
     """
 
-    root: Path
-    id: str
-    versions: Versions
-    seeds: Seeds
-    tags: Tags
-    workspaces: Workspaces
-
     open = _Open()
+
+    def __init__(self, root: Path) -> None:
+        """Read what the store says of itself; its log and objects are looked at when needed."""
+        with doing(f"opening the store {root}"):
+            identity = read_identity(root)
+            gid = os.stat(root).st_gid if identity.shared else None
+            self._backend = LocalBackend(root, shared_gid=gid)
+        self._context = Context(
+            root,
+            identity.id,
+            self._backend,
+            ObjectStore(self._backend),
+            open_catalogue(self._backend),
+        )
+        self.root = root
+        self.id = identity.id
+        self.versions = Versions(self._context)
+        self.seeds = Seeds(self._context)
+        self.tags = Tags(self._context)
+        self.workspaces = Workspaces(self._context)
 
     @classmethod
     def init(
@@ -86,7 +118,17 @@ class Store:
         Raises:
             ConflictError: There is a store, or something else, at `path`.
         """
-        raise NotImplementedError
+        from cas.catalogue.founding import found
+
+        root = Path(os.path.abspath(path))
+        first = {"videos": videos, "skills": skills, "prompts": prompts}
+        found(
+            root,
+            shared=shared,
+            first={name: source for name, source in first.items() if source is not None},
+            progress=progress,
+        )
+        return cls(root)
 
     @classmethod
     def open_store(cls, path: AnyPath) -> Store:
@@ -97,7 +139,9 @@ class Store:
             NewerFormatError: It was made by a newer version of this program.
             DamagedError: It cannot be understood.
         """
-        raise NotImplementedError
+        named = Path(os.path.abspath(path))
+        inside = named / FOLDER
+        return cls(inside if not is_store(named) and is_store(inside) else named)
 
     @classmethod
     def discover(cls, start: AnyPath | None = None) -> Store:
@@ -112,10 +156,41 @@ class Store:
         Raises:
             NotFoundError: There is none up to the root.
         """
-        raise NotImplementedError
+        first = Path(os.path.abspath(os.curdir if start is None else start))
+        for directory in (first, *first.parents):
+            for candidate in (directory, directory / FOLDER):
+                if is_store(candidate):
+                    return cls(candidate)
+            if os.path.isdir(directory / _WORKSPACE):
+                return cls._of_workspace(directory)
+        raise NotFoundError(
+            f"no store at or above {first}; make one with `cas init`, or name one", path=str(first)
+        )
+
+    @classmethod
+    def _of_workspace(cls, directory: Path) -> Store:
+        """Open the store that a workspace remembers, if it is still where it was."""
+        from cas.workspace import load
+
+        state = load(directory)
+        where = f"the workspace {directory} was checked out from the store {state.store_path}"
+        if not is_store(state.store_path):
+            raise NotFoundError(
+                f"{where}, which is not there; name the store", path=str(state.store_path)
+            )
+        store = cls(state.store_path)
+        if store.id != state.store_id:
+            store.close()
+            raise NotFoundError(
+                f"{where}, and another one is there now; name the store",
+                path=str(state.store_path),
+            )
+        return store
 
     def close(self) -> None:
         """Let go of open files. Closing twice is fine."""
+        self._context.objects.close()
+        self._backend.close()
 
     def __enter__(self) -> Self:
         """Return the store; leaving the block closes it."""
@@ -137,7 +212,8 @@ class Store:
             NotFoundError: It names nothing; the message says what there is.
             RefusedError: It is no spec, or a digest prefix that fits several objects.
         """
-        raise NotImplementedError
+        with doing(f"looking up {spec}"):
+            return resolve_spec(self._context, spec)
 
     def ingest(
         self,
@@ -151,7 +227,14 @@ class Store:
 
         What no name reaches is kept for the grace time of gc.
         """
-        raise NotImplementedError
+        from cas.catalogue.publish import publishing
+        from cas.catalogue.sources import Taker
+
+        with doing(f"taking in {path}"), publishing(self._context) as writer:
+            taker = Taker(self._context, writer, ignore=ignore, workers=workers, progress=progress)
+            tree = taker.take_tree(Path(path)).tree
+            writer.flush()
+            return tree.digest
 
     def walk(self, spec: str) -> Iterator[WalkEntry]:
         """Yield everything in a tree, a directory before what is in it, names in byte order.
@@ -159,11 +242,17 @@ class Store:
         Raises:
             NotFoundError: The spec names nothing, or no directory.
         """
-        raise NotImplementedError
+        with doing(f"reading {spec}"):
+            yield from walk_tree(self._context, tree_of(resolve_spec(self._context, spec)))
 
     def list_dir(self, spec: str, *, recursive: bool = False) -> Iterator[WalkEntry]:
         """Yield the entries of one directory, or all below it; of a file, the file itself."""
-        raise NotImplementedError
+        with doing(f"reading {spec}"):
+            resolved = resolve_spec(self._context, spec)
+            if recursive and resolved.tree is not None:
+                yield from walk_tree(self._context, resolved.tree)
+            else:
+                yield from list_entries(self._context, resolved)
 
     def open_file(self, spec: str) -> BinaryIO:
         """Open the content of a file as a seekable binary file of checked bytes.
@@ -172,18 +261,45 @@ class Store:
             NotFoundError: The spec names nothing.
             RefusedError: It names a directory.
         """
-        raise NotImplementedError
+        with doing(f"opening {spec}"):
+            return self._context.objects.open(self._file(spec).digest)
 
     def read_range(self, spec: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes of a file from `start` up to, not including, `end`, in pieces."""
-        raise NotImplementedError
+        """Yield the bytes of a file from `start` up to, not including, `end`, in pieces.
+
+        Of a whole file all bytes are checked; if an error ends it, what came before is to be
+        thrown away. Of a part, see `open_file`.
+        """
+        with doing(f"reading {spec}"):
+            resolved = self._file(spec)
+            objects = self._context.objects
+            stop = resolved.size if end is None else min(end, resolved.size)
+            if start == 0 and stop == resolved.size:
+                yield from objects.stream(resolved.digest)
+                return
+            with objects.open(resolved.digest) as file:
+                file.seek(start)
+                while start < stop and (piece := file.read(min(stop - start, _PIECE))):
+                    start += len(piece)
+                    yield piece
+
+    def _file(self, spec: str) -> Resolved:
+        resolved = resolve_spec(self._context, spec)
+        if resolved.tree is not None:
+            raise RefusedError(f"{spec} is a directory; name a file in it", spec=spec)
+        return resolved
 
     def diff(self, a: AnyPath, b: AnyPath) -> Diff:
         """Compare two states, each a spec or a directory of the caller."""
-        raise NotImplementedError
+        from cas.catalogue.diff import diff_trees
+        from cas.catalogue.sides import Sides
+
+        with doing(f"comparing {a} with {b}"):
+            sides = Sides(self._context)
+            return diff_trees(sides.read, sides.tree(a), sides.tree(b))
 
     def diff_text(self, a: AnyPath, b: AnyPath, path: str = "") -> Iterator[str]:
-        """Yield a unified diff, line by line, of one file in two states.
+        """Yield a unified diff, line by line and without line ends, of one file in two states.
 
         Args:
             a: The old state: a spec or a directory or file of the caller.
@@ -194,11 +310,17 @@ class Store:
             NotFoundError: Neither state has the file.
             RefusedError: It is no file, or too large to compare as text.
         """
-        raise NotImplementedError
+        from cas.catalogue.sides import Sides
+
+        with doing(f"comparing {a} with {b}"):
+            yield from Sides(self._context).diff_text(a, b, path)
 
     def log(self, spec: str, *, limit: int | None = None) -> list[LineageEntry]:
         """Return the lineage of a version or seed, itself first, back to the first ones."""
-        raise NotImplementedError
+        from cas.catalogue.lineage import lineage
+
+        with doing(f"reading the lineage of {spec}"):
+            return lineage(self._context, spec, limit=limit)
 
     def checkout(
         self,
@@ -233,11 +355,28 @@ class Store:
             ConflictError: Something that no checkout made is at `dest`.
             UnsupportedError: The filesystem cannot hold a name or type, or cannot do the mode.
         """
-        raise NotImplementedError
+        from cas.catalogue.checkouts import check_out
+
+        with doing(f"checking out {spec}"):
+            return check_out(
+                self._context,
+                spec,
+                dest,
+                mode=mode,
+                only=only,
+                update=update,
+                force=force,
+                verify=verify,
+                sync=sync,
+                workers=workers,
+                progress=progress,
+            )
 
     def status(self, workspace: AnyPath) -> Status:
         """Say what was added, changed and deleted in a workspace since its checkout."""
-        raise NotImplementedError
+        from cas.workspace import status
+
+        return status(workspace)
 
     def verify(
         self,
@@ -274,4 +413,7 @@ class Store:
 
     def stats(self) -> Stats:
         """Count objects and bytes, and what dedup and compression saved."""
-        raise NotImplementedError
+        from cas.catalogue.stats import measure
+
+        with doing("counting what the store holds"):
+            return measure(self._context)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import heapq
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cas.catalogue.resolve import read_manifest, resolve_spec
+from cas.errors import MissingObjectError, NotFoundError
+from cas.manifests import VersionManifest
+
 if TYPE_CHECKING:
+    from cas.catalogue.context import Context
     from cas.digest import Digest
 
 
@@ -50,3 +58,114 @@ class LineageEntry:
             "removed": self.removed,
             "known": self.known,
         }
+
+
+def lineage(context: Context, text: str, *, limit: int | None = None) -> list[LineageEntry]:
+    """Return where a version or seed came from: itself first, each before its parents.
+
+    Among those of which neither came from the other, the newer one comes first. A digest covers
+    the parents' digests, so there are no cycles; damage that would make one is found when the
+    manifest is read.
+
+    Args:
+        context: The store.
+        text: A spec of a version or seed, or of something in it.
+        limit: Return so many at most.
+
+    Raises:
+        NotFoundError: The spec names nothing, or no version or seed.
+    """
+    resolved = resolve_spec(context, text)
+    if resolved.manifest is None:
+        raise NotFoundError(
+            f"{text} is a {resolved.kind} without a lineage; name a version or seed", spec=text
+        )
+    known = _reach(context, resolved.manifest)
+    waiting = Counter(parent for entry in known.values() for parent in set(entry.parents))
+    # A heap of what all its children were listed of, newest first.
+    ready = [_newest_first(known[resolved.manifest])]
+    listed: list[LineageEntry] = []
+    while ready and (limit is None or len(listed) < limit):
+        entry = known[heapq.heappop(ready)[-1]]
+        listed.append(entry)
+        for parent in set(entry.parents):
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                heapq.heappush(ready, _newest_first(known[parent]))
+    return listed
+
+
+def _newest_first(entry: LineageEntry) -> tuple[float, bytes]:
+    """Order entries by their time, equal ones by their digest."""
+    try:
+        when = dt.datetime.fromisoformat(entry.created_at or "")
+    except ValueError:
+        return (0.0, entry.digest)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=dt.UTC)
+    return (-when.timestamp(), entry.digest)
+
+
+def _reach(context: Context, start: Digest) -> dict[bytes, LineageEntry]:
+    known: dict[bytes, LineageEntry] = {}
+    level: list[Digest] = [start]
+    while level:
+        for digest in level:
+            known[digest] = _entry(context, digest)
+        level = list(
+            {parent for digest in level for parent in known[digest].parents if parent not in known}
+        )
+    return known
+
+
+def _entry(context: Context, digest: Digest) -> LineageEntry:
+    try:
+        manifest = read_manifest(context.objects.read(digest))
+    except MissingObjectError:
+        return LineageEntry(
+            digest=digest,
+            spec=None,
+            kind="unknown",
+            parents=(),
+            parent=None,
+            created_at=None,
+            source=None,
+            description="",
+            trigger_run=None,
+            trigger_workspace=None,
+            baseline_run_id=None,
+            removed=True,
+            known=False,
+        )
+    named = bool(context.refs.by_digest(digest))
+    if isinstance(manifest, VersionManifest):
+        return LineageEntry(
+            digest=digest,
+            spec=f"{manifest.resource}@v{manifest.number}",
+            kind="version",
+            parents=manifest.parents,
+            parent=manifest.parent,
+            created_at=manifest.created_at,
+            source=manifest.source,
+            description=manifest.description,
+            trigger_run=manifest.trigger_run,
+            trigger_workspace=manifest.trigger_workspace,
+            baseline_run_id=None,
+            removed=not named,
+            known=True,
+        )
+    return LineageEntry(
+        digest=digest,
+        spec=f"seed:{manifest.name}",
+        kind="seed",
+        parents=manifest.parents,
+        parent=manifest.parent,
+        created_at=manifest.created_at,
+        source=None,
+        description=manifest.description,
+        trigger_run=None,
+        trigger_workspace=None,
+        baseline_run_id=manifest.baseline_run_id,
+        removed=not named,
+        known=True,
+    )

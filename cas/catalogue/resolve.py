@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cas.catalogue.paths import path_json
+from cas import names
+from cas.digest import Digest
+from cas.errors import FormatError, NotFoundError, RefusedError
+from cas.manifests import (
+    DIR,
+    EXEC,
+    FILE,
+    LINK,
+    SeedManifest,
+    VersionManifest,
+    entries,
+    resolve,
+    walk,
+)
+from cas.objects import SEED, TREE, VERSION
+from cas.paths import path_json
 
 if TYPE_CHECKING:
-    from cas.digest import Digest
+    from collections.abc import Iterable, Iterator
+
+    from cas.catalogue.context import Context
+    from cas.manifests import Entry
+    from cas.names import Spec
+    from cas.refs import Refs, SeedRef, TagRef, VersionRef
 
 #: Entry types of tree manifests → the words that people see.
-TYPE_WORDS = {"f": "file", "x": "exec", "l": "symlink", "d": "dir"}
+TYPE_WORDS = {FILE: "file", EXEC: "exec", LINK: "symlink", DIR: "dir"}
+ENTRY_TYPES = {word: entry_type for entry_type, word in TYPE_WORDS.items()}
+
+_SHOWN = 5
+"""Names that an error lists, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +94,245 @@ class WalkEntry:
             "size": self.size,
             "digest": str(self.digest),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a spec starts, before its path: what holds the name, and the entry there."""
+
+    kind: str
+    name: str | None
+    manifest: Digest | None
+    entry: Entry
+
+
+def resolve_spec(context: Context, text: str) -> Resolved:
+    """Find what a spec names.
+
+    Raises:
+        NotFoundError: It names nothing; the message says what there is.
+        RefusedError: It is no spec, or a digest prefix that fits several objects.
+    """
+    spec = names.parse_spec(text)
+    context.refs.refresh()
+    return _inside(context, spec, _start(context, spec))
+
+
+def version_ref(refs: Refs, spec: Spec) -> VersionRef:
+    """Find the version that a spec of that kind names.
+
+    Raises:
+        NotFoundError: There is none of that name now.
+    """
+    found = refs.latest(spec.name) if spec.number is None else any_version_ref(refs, spec)
+    if found is None:
+        raise NotFoundError(_no_version(refs, spec), spec=spec.base)
+    if found.removed_at is not None:
+        raise NotFoundError(
+            f"version {spec.base} was removed; undelete it to bring it back while its content "
+            "is there",
+            spec=spec.base,
+            removed_at=found.removed_at,
+        )
+    return found
+
+
+def any_version_ref(refs: Refs, spec: Spec) -> VersionRef:
+    """Find the version of a number, also a removed one.
+
+    Raises:
+        NotFoundError: There never was such a version.
+    """
+    found = None if spec.number is None else refs.version(spec.name, spec.number)
+    if found is None:
+        raise NotFoundError(_no_version(refs, spec), spec=spec.base)
+    return found
+
+
+def _no_version(refs: Refs, spec: Spec) -> str:
+    newest = refs.latest(spec.name)
+    if newest is not None:
+        return f"version {spec.base} not found; the newest is {spec.name}@v{newest.number}"
+    last = refs.last_number(spec.name)
+    if last:
+        return f"every version of {spec.name} was removed; the last one was {spec.name}@v{last}"
+    return no_resource(refs, spec.name)
+
+
+def no_resource(refs: Refs, resource: str) -> str:
+    """Say that a resource never had a version, and which ones there are."""
+    return f"resource {resource} not found; there {_are('resource', refs.resources())}"
+
+
+def seed_ref(refs: Refs, name: str) -> SeedRef:
+    """Find a seed by its name.
+
+    Raises:
+        NotFoundError: There is none of that name now.
+    """
+    found = any_seed_ref(refs, name)
+    if found.removed_at is not None:
+        raise NotFoundError(
+            f"seed {name} was removed; undelete it to bring it back while its content is there",
+            spec=f"seed:{name}",
+            removed_at=found.removed_at,
+        )
+    return found
+
+
+def any_seed_ref(refs: Refs, name: str) -> SeedRef:
+    """Find a seed by its name, also a removed one.
+
+    Raises:
+        NotFoundError: There never was such a seed.
+    """
+    found = refs.seed(name)
+    if found is None:
+        there = _are("seed", (seed.name for seed in refs.seeds()))
+        raise NotFoundError(f"seed {name} not found; there {there}", spec=f"seed:{name}")
+    return found
+
+
+def tag_ref(refs: Refs, name: str) -> TagRef:
+    """Find a tag by its name.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    found = refs.tag(name)
+    if found is None:
+        there = _are("tag", (tag.name for tag in refs.tags()))
+        raise NotFoundError(f"tag {name} not found; there {there}", spec=f"tag:{name}")
+    return found
+
+
+def _are(what: str, found: Iterable[str]) -> str:
+    """End a sentence that began with "there": which ones there are, not more than a line holds."""
+    shown = list(found)
+    if not shown:
+        return f"is no {what} yet"
+    more = len(shown) - _SHOWN
+    listed = ", ".join(shown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"is {listed}" if len(shown) == 1 else f"are {listed}"
+
+
+def _start(context: Context, spec: Spec) -> _Start:
+    refs = context.refs
+    if spec.kind == "version":
+        ref = version_ref(refs, spec)
+        return _of_version(ref.digest, VersionManifest.from_bytes(ref.manifest_bytes))
+    if spec.kind == "seed":
+        seed = seed_ref(refs, spec.name)
+        return _of_seed(seed.digest, SeedManifest.from_bytes(seed.manifest_bytes))
+    if spec.kind == "tag":
+        return _start_at(context, tag_ref(refs, spec.name).digest)
+    return _start_at(context, _by_prefix(context, spec.prefix))
+
+
+def _by_prefix(context: Context, prefix: str) -> Digest:
+    found = context.objects.find(prefix)
+    if not found:
+        raise NotFoundError(f"no object has a digest that begins with {prefix}", spec=prefix)
+    if len(found) > 1:
+        listed = ", ".join(digest.hex()[: len(prefix) + 8] for digest in found[:_SHOWN])
+        raise RefusedError(
+            f"digest prefix {prefix} fits several objects ({listed}); give more digits",
+            spec=prefix,
+            candidates=[digest.hex() for digest in found],
+        )
+    return Digest(found[0])
+
+
+def _start_at(context: Context, digest: bytes) -> _Start:
+    """Say what the object of a digest is: a version, a seed, a tree or a blob.
+
+    Raises:
+        MissingObjectError: The store does not hold it.
+    """
+    objects = context.objects
+    info = objects.info(digest)
+    known = Digest(digest)
+    if info.kind in (VERSION, SEED):
+        manifest = read_manifest(objects.read(digest))
+        if isinstance(manifest, SeedManifest):
+            return _of_seed(known, manifest)
+        return _of_version(known, manifest)
+    if info.kind == TREE:
+        name, kind, size, tree = resolve(objects.read, digest, b"")
+        return _Start("tree", None, None, (name, kind, size, tree))
+    return _Start("blob", None, None, (b"", "f", info.size, known))
+
+
+def read_manifest(encoded: bytes) -> VersionManifest | SeedManifest:
+    """Read the bytes of a version or a seed, whichever they are.
+
+    Raises:
+        FormatError: They are neither.
+    """
+    try:
+        return VersionManifest.from_bytes(encoded)
+    except FormatError:
+        return SeedManifest.from_bytes(encoded)
+
+
+def _of_version(digest: bytes, manifest: VersionManifest) -> _Start:
+    entry = (b"", DIR, manifest.bytes, manifest.tree)
+    name = f"{manifest.resource}@v{manifest.number}"
+    return _Start("version", name, Digest(digest), entry)
+
+
+def _of_seed(digest: bytes, manifest: SeedManifest) -> _Start:
+    entry = (b"", DIR, manifest.bytes, manifest.tree)
+    return _Start("seed", f"seed:{manifest.name}", Digest(digest), entry)
+
+
+def _inside(context: Context, spec: Spec, start: _Start) -> Resolved:
+    entry = start.entry
+    kind = start.kind
+    if spec.path:
+        if entry[1] != DIR:
+            raise NotFoundError(f"{spec} not found: {spec.base} is a file", spec=str(spec))
+        try:
+            entry = resolve(context.objects.read, entry[3], spec.path)
+        except NotFoundError as error:
+            raise NotFoundError(f"in {start.name or spec.base}: {error}", spec=str(spec)) from None
+        kind = "tree" if entry[1] == DIR else "blob"
+    digest = Digest(entry[3])
+    return Resolved(
+        spec=str(spec),
+        kind=kind,
+        name=start.name,
+        manifest=start.manifest,
+        tree=digest if entry[1] == DIR else None,
+        type=TYPE_WORDS[entry[1]],
+        size=entry[2],
+        digest=digest,
+        path=spec.path or b"",
+    )
+
+
+def tree_of(resolved: Resolved) -> Digest:
+    """Return the directory that a spec names.
+
+    Raises:
+        NotFoundError: It names a file.
+    """
+    if resolved.tree is None:
+        raise NotFoundError(f"{resolved.spec} is a file, not a directory", spec=resolved.spec)
+    return resolved.tree
+
+
+def walk_tree(context: Context, tree: bytes) -> Iterator[WalkEntry]:
+    """Yield everything below a tree, a directory before what is in it."""
+    for path, (_, kind, size, digest) in walk(context.objects.read, tree):
+        yield WalkEntry(path, TYPE_WORDS[kind], size, Digest(digest))
+
+
+def list_entries(context: Context, resolved: Resolved) -> Iterator[WalkEntry]:
+    """Yield the entries of one directory; of a file, the file itself."""
+    if resolved.tree is None:
+        name = resolved.path.rpartition(b"/")[2] or os.fsencode(resolved.spec)
+        yield WalkEntry(name, resolved.type, resolved.size, resolved.digest)
+        return
+    for name, kind, size, digest in entries(context.objects.read, resolved.tree):
+        yield WalkEntry(name, TYPE_WORDS[kind], size, Digest(digest))

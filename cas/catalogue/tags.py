@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cas import names
+from cas.catalogue.closure import check_closure
+from cas.catalogue.context import doing
+from cas.catalogue.publish import change_event, change_refs
+from cas.catalogue.resolve import resolve_spec, tag_ref
+from cas.errors import NotFoundError, RefusedError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cas.catalogue.context import Context
     from cas.digest import Digest
+    from cas.refs import Event, Refs, TagRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +75,15 @@ class TagMove:
 
 
 class Tags:
-    """The tags of a store."""
+    """The tags of a store.
+
+    Args:
+        context: The open store.
+    """
+
+    def __init__(self, context: Context) -> None:
+        """Read nothing yet."""
+        self._context = context
 
     def set(self, name: str, spec: str, *, reason: str = "", by: str | None = None) -> Tag:
         """Point a tag at what a spec names now.
@@ -79,7 +98,33 @@ class Tags:
             NotFoundError: The spec names nothing.
             NameRefusedError: The name is not one that a tag can have.
         """
-        raise NotImplementedError
+        context = self._context
+        names.check_tag(name)
+        if names.parse_spec(spec).path:
+            raise RefusedError(f"{spec} is a place inside; a tag names a whole state", spec=spec)
+        with doing(f"setting tag {name}"), context.publishing():
+            found = resolve_spec(context, spec)
+            digest = found.manifest or found.digest
+            named = bool(context.refs.by_digest(digest))
+            if not named and found.tree is not None:
+                check_closure(context.objects, found.tree, spec)
+            target = {"name": name, "digest": bytes(digest), "spec": found.name or found.spec}
+            event = change_event("tag", target, by=by, reason=reason)
+
+            def decide(refs: Refs) -> Sequence[Event]:
+                if named and not refs.by_digest(digest):
+                    raise NotFoundError(f"{spec} was removed a moment ago", spec=spec)
+                return [event]
+
+            change_refs(context, decide)
+        return Tag(
+            name=name,
+            digest=digest,
+            target=event["spec"],
+            by=event["by"],
+            reason=event["reason"],
+            at=event["at"],
+        )
 
     def get(self, name: str) -> Tag:
         """Return one tag.
@@ -87,15 +132,31 @@ class Tags:
         Raises:
             NotFoundError: There is no such tag.
         """
-        raise NotImplementedError
+        with doing("reading the catalogue"):
+            self._context.refs.refresh()
+            return _tag(tag_ref(self._context.refs, names.check_tag(name)))
 
     def remove(self, name: str, *, reason: str = "", by: str | None = None) -> Tag:
         """Remove a tag and return where it pointed; its history stays.
 
+        Args:
+            name: The tag.
+            reason: Why, for the history.
+            by: Who; by default the user that runs this.
+
         Raises:
             NotFoundError: There is no such tag.
         """
-        raise NotImplementedError
+        names.check_tag(name)
+        removed: list[Tag] = []
+
+        def decide(refs: Refs) -> Sequence[Event]:
+            removed[:] = [_tag(tag_ref(refs, name))]
+            return [change_event("tag-removed", {"name": name}, by=by, reason=reason)]
+
+        with doing(f"removing tag {name}"):
+            change_refs(self._context, decide)
+        return removed[0]
 
     def history(self, name: str) -> list[TagMove]:
         """Return every move of a tag, oldest first, also of a removed one.
@@ -103,8 +164,38 @@ class Tags:
         Raises:
             NotFoundError: There never was such a tag.
         """
-        raise NotImplementedError
+        refs = self._context.refs
+        with doing("reading the catalogue"):
+            refs.refresh()
+            moves = refs.tag_history(names.check_tag(name))
+            if not moves:
+                tag_ref(refs, name)
+        return [
+            TagMove(
+                name=name,
+                digest=move.digest,
+                target=move.spec,
+                by=move.by,
+                reason=move.reason,
+                at=move.at,
+                removed=move.removed,
+            )
+            for move in moves
+        ]
 
     def list(self) -> list[Tag]:
         """Return all tags, sorted by name."""
-        raise NotImplementedError
+        with doing("reading the catalogue"):
+            self._context.refs.refresh()
+            return [_tag(ref) for ref in self._context.refs.tags()]
+
+
+def _tag(ref: TagRef) -> Tag:
+    return Tag(
+        name=ref.name,
+        digest=ref.digest,
+        target=ref.spec,
+        by=ref.by,
+        reason=ref.reason,
+        at=ref.at,
+    )

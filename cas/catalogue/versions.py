@@ -2,104 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from cas import names
+from cas.catalogue.closure import check_closure
+from cas.catalogue.context import doing, now
+from cas.catalogue.parents import NO_PARENT, Parent, find_parent
+from cas.catalogue.publish import change_event, change_refs, publish_version, publishing
+from cas.catalogue.resolve import any_version_ref, no_resource, version_ref
+from cas.catalogue.sources import Taker
+from cas.catalogue.version import Added, Version, version_from_ref, version_of
+from cas.digest import Digest
+from cas.errors import ConflictError, NotFoundError, RefusedError
+from cas.manifests import TreeRef, VersionManifest, edit_tree
+from cas.objects import TREE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from cas.digest import Digest
+    from cas.catalogue.context import Context
+    from cas.catalogue.sources import Source
+    from cas.names import Spec
+    from cas.objects import ObjectWriter
     from cas.progress import Progress
-
-#: A path of the caller's filesystem, or a spec.
-Source = str | PathLike[str]
+    from cas.refs import Event, Refs, VersionRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """One version of a resource.
+class Provenance:
+    """Who made a version and why; what all ways to make one have in common."""
 
-    `files` counts everything in it that is not a directory, recursively, and `bytes` is the sum of
-    their sizes. `parents` are the digests of the manifests that it came from, `parent` how the one
-    who added it named that state. `removed_at` is None unless its name was taken away.
-    """
-
-    resource: str
-    number: int
-    digest: Digest
-    tree: Digest
-    parents: tuple[Digest, ...]
-    parent: str | None
     source: str
-    description: str
-    created_at: str
     trigger_run: str | None
     trigger_workspace: str | None
-    meta: Mapping[str, str]
-    files: int
-    bytes: int
-    removed_at: str | None = None
+    description: str
+    meta: Mapping[str, str] | None
 
-    @property
-    def version(self) -> str:
-        """The number as people write it, such as v3."""
-        return f"v{self.number}"
+    def manifest(
+        self, resource: str, number: int, tree: TreeRef, parent: Parent
+    ) -> VersionManifest:
+        """Return the manifest of a version that is made now."""
+        return VersionManifest(
+            resource=resource,
+            number=number,
+            tree=tree.digest,
+            files=tree.files,
+            bytes=tree.bytes,
+            parents=parent.digests,
+            parent=parent.text,
+            source=self.source,
+            description=self.description,
+            created_at=now(),
+            trigger_run=self.trigger_run,
+            trigger_workspace=self.trigger_workspace,
+            meta=dict(self.meta or {}),
+        )
 
-    @property
-    def spec(self) -> str:
-        """The spec that names this version, such as skills@v3."""
-        return f"{self.resource}@v{self.number}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` shows."""
-        return {
-            "spec": self.spec,
-            "resource": self.resource,
-            "version": self.version,
-            "number": self.number,
-            "digest": str(self.digest),
-            "tree": str(self.tree),
-            "parents": [str(parent) for parent in self.parents],
-            "parent": self.parent,
-            "source": self.source,
-            "created_at": self.created_at,
-            "description": self.description,
-            "trigger_run": self.trigger_run,
-            "trigger_workspace": self.trigger_workspace,
-            "meta": dict(self.meta),
-            "files": self.files,
-            "bytes": self.bytes,
-            "removed_at": self.removed_at,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added(Version):
-    """The version that an add or an edit made, or found unchanged.
-
-    `new_bytes` is the size of the content that the store did not hold before, `stored_bytes` what
-    it takes there. `unchanged` says that no version was made, because the newest one is equal.
-    `notices` are sentences about what was skipped or taken in a special way.
-    """
-
-    new_bytes: int
-    stored_bytes: int
-    unchanged: bool
-    notices: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` shows."""
-        return Version.to_json(self) | {
-            "new_bytes": self.new_bytes,
-            "stored_bytes": self.stored_bytes,
-            "unchanged": self.unchanged,
-            "notices": list(self.notices),
-        }
+    def check(self) -> None:
+        """Refuse what no manifest can hold before any work is done."""
+        names.check_text(self.source, "source")
+        names.check_text(self.description, "description")
+        for what in ("trigger_run", "trigger_workspace"):
+            text = getattr(self, what)
+            if text is not None:
+                names.check_text(text, what)
+        for key, text in (self.meta or {}).items():
+            names.check_text(key, "meta key")
+            names.check_text(text, f"meta {key}")
 
 
 class Versions:
-    """The versions of a store."""
+    """The versions of a store.
+
+    Args:
+        context: The open store.
+    """
+
+    def __init__(self, context: Context) -> None:
+        """Read nothing yet."""
+        self._context = context
 
     def add(
         self,
@@ -139,7 +122,30 @@ class Versions:
             NotFoundError: `path` or `parent` names nothing.
             RefusedError: A name, a text or a file is one that a store cannot take.
         """
-        raise NotImplementedError
+        context = self._context
+        names.check_resource(resource)
+        provenance = Provenance(
+            source=source,
+            trigger_run=trigger_run,
+            trigger_workspace=trigger_workspace,
+            description=description,
+            meta=meta,
+        )
+        provenance.check()
+        with doing(f"adding {resource}"), publishing(context) as writer:
+            context.refs.refresh()
+            came_from = find_parent(context, parent, resource=resource) if parent else None
+            taker = Taker(context, writer, ignore=ignore, workers=workers, progress=progress)
+            tree = taker.take_tree(path).tree
+            return self._publish(
+                writer,
+                resource,
+                tree,
+                provenance,
+                came_from,
+                if_changed=if_changed,
+                notices=tuple(taker.notices),
+            )
 
     def edit(
         self,
@@ -173,23 +179,47 @@ class Versions:
             NotFoundError: The version, a path to remove or a file to put does not exist.
             RefusedError: A path inside is not one that a tree can hold.
         """
-        raise NotImplementedError
+        context = self._context
+        provenance = Provenance(
+            source=source,
+            trigger_run=trigger_run,
+            trigger_workspace=trigger_workspace,
+            description=description,
+            meta=meta,
+        )
+        provenance.check()
+        parsed = _version_spec(spec)
+        removals = [_inner_path(path) for path in remove]
+        places = {_inner_path(path): file for path, file in (put or {}).items()}
+        with doing(f"editing {spec}"), publishing(context) as writer:
+            context.refs.refresh()
+            start = version_ref(context.refs, parsed)
+            origin = VersionManifest.from_bytes(start.manifest_bytes)
+            taker = Taker(context, writer, progress=progress)
+            puts = {path: taker.take(file).entry for path, file in places.items()}
+            tree = edit_tree(
+                context.objects.read,
+                lambda page: writer.put(page, TREE),
+                origin.tree,
+                puts,
+                removals,
+            )
+            came_from = Parent(f"{origin.resource}@v{origin.number}", (Digest(start.digest),))
+            return self._publish(
+                writer,
+                origin.resource,
+                tree,
+                provenance,
+                came_from,
+                if_changed=if_changed,
+                notices=tuple(taker.notices),
+            )
 
     def resources(self) -> list[str]:
         """Return the resources that have versions, sorted."""
-        raise NotImplementedError
-
-    def list(self, resource: str | None = None, *, removed: bool = False) -> list[Version]:
-        """Return the versions in number order, of one resource or of all, sorted by resource.
-
-        Args:
-            resource: The only resource to list.
-            removed: Also those whose name was taken away.
-
-        Raises:
-            NotFoundError: The resource never had a version.
-        """
-        raise NotImplementedError
+        with doing("reading the catalogue"):
+            self._context.refs.refresh()
+            return self._context.refs.resources()
 
     def get(self, resource: str, which: str | int = "latest") -> Version:
         """Return one version.
@@ -201,22 +231,137 @@ class Versions:
         Raises:
             NotFoundError: There is no such version.
         """
-        raise NotImplementedError
+        text = f"v{which}" if isinstance(which, int) else which
+        spec = names.parse_spec(f"{names.check_resource(resource)}@{text}")
+        with doing("reading the catalogue"):
+            self._context.refs.refresh()
+            return version_from_ref(version_ref(self._context.refs, spec))
 
     def remove(self, spec: str, *, reason: str = "", by: str | None = None) -> Version:
         """Take a version's name away; its number is never given again.
 
+        Args:
+            spec: The version.
+            reason: Why, for the history.
+            by: Who; by default the user that runs this.
+
         Raises:
             NotFoundError: There is no such version.
         """
-        raise NotImplementedError
+        parsed = _version_spec(spec)
+        removed: list[VersionRef] = []
+
+        def decide(refs: Refs) -> Sequence[Event]:
+            ref = version_ref(refs, parsed)
+            name = {"resource": ref.resource, "number": ref.number}
+            event = change_event("version-removed", name, by=by, reason=reason)
+            removed[:] = [ref._replace(removed_at=event["at"])]
+            return [event]
+
+        with doing(f"removing {spec}"):
+            change_refs(self._context, decide)
+        return version_from_ref(removed[0])
 
     def undelete(self, spec: str, *, reason: str = "", by: str | None = None) -> Version:
         """Bring a removed version back, while its content is there.
+
+        Args:
+            spec: The version, by number.
+            reason: Why, for the history.
+            by: Who; by default the user that runs this.
 
         Raises:
             NotFoundError: There never was such a version.
             ConflictError: It is not removed.
             MissingObjectError: Its content is gone.
         """
-        raise NotImplementedError
+        context = self._context
+        parsed = _version_spec(spec)
+        with doing(f"undeleting {spec}"), context.publishing():
+            context.refs.refresh()
+            ref = any_version_ref(context.refs, parsed)
+            if ref.removed_at is None:
+                raise ConflictError(f"version {parsed.base} is not removed", spec=parsed.base)
+            version = version_from_ref(ref._replace(removed_at=None))
+            check_closure(context.objects, version.tree, version.spec)
+            name = {"resource": ref.resource, "number": ref.number}
+            event = change_event("version-restored", name, by=by, reason=reason)
+            change_refs(context, lambda _: [event])
+        return version
+
+    def list(self, resource: str | None = None, *, removed: bool = False) -> list[Version]:
+        """Return the versions in number order, of one resource or of all, sorted by resource.
+
+        Args:
+            resource: The only resource to list.
+            removed: Also those whose name was taken away.
+
+        Raises:
+            NotFoundError: The resource never had a version.
+        """
+        refs = self._context.refs
+        with doing("reading the catalogue"):
+            refs.refresh()
+            if resource is None:
+                resources = refs.resources(removed=removed)
+            elif refs.last_number(names.check_resource(resource)):
+                resources = [resource]
+            else:
+                raise NotFoundError(no_resource(refs, resource), resource=resource)
+            return [
+                version_from_ref(ref)
+                for name in resources
+                for ref in refs.versions(name, removed=removed)
+            ]
+
+    def _publish(
+        self,
+        writer: ObjectWriter,
+        resource: str,
+        tree: TreeRef,
+        provenance: Provenance,
+        parent: Parent | None,
+        *,
+        if_changed: bool,
+        notices: tuple[str, ...] = (),
+    ) -> Added:
+        """Give a tree the next number; without a parent, the newest version is it."""
+        new_bytes, stored_bytes = writer.new_bytes, writer.stored_bytes
+        newest: VersionRef | None = None
+
+        def make(number: int, latest: VersionRef | None) -> VersionManifest | None:
+            nonlocal newest
+            newest = latest
+            if latest is None:
+                return provenance.manifest(resource, number, tree, parent or NO_PARENT)
+            if if_changed and version_from_ref(latest).tree == tree.digest:
+                return None
+            default = Parent(f"{resource}@v{latest.number}", (Digest(latest.digest),))
+            return provenance.manifest(resource, number, tree, parent or default)
+
+        made = publish_version(self._context, writer, resource, make)
+        if made is None:
+            assert newest is not None
+            version = version_from_ref(newest)
+        else:
+            version = version_of(*made)
+        return Added(
+            **{field.name: getattr(version, field.name) for field in fields(version)},
+            new_bytes=new_bytes,
+            stored_bytes=stored_bytes,
+            unchanged=made is None,
+            notices=notices,
+        )
+
+
+def _version_spec(text: str) -> Spec:
+    """Read a spec that must be a whole version."""
+    spec = names.parse_spec(text)
+    if spec.kind != "version" or spec.path:
+        raise RefusedError(f"{text} is not a version: give RESOURCE@vN", spec=text)
+    return spec
+
+
+def _inner_path(path: str) -> bytes:
+    """Return a path inside a tree as bytes; slashes that begin or end it are dropped."""
+    return names.check_path(os.fsencode(path).strip(b"/"))

@@ -1,0 +1,91 @@
+"""What every noun of the catalogue works on: one open store's objects, refs and folders."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pwd
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cas import locking
+from cas.errors import CasError, environment_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from cas.backends import Backend
+    from cas.objects import ObjectStore
+    from cas.refs import Refs
+
+LOCK_TIMEOUT = 600.0
+"""Seconds that a publisher waits for a sweeping gc."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One open store.
+
+    Attributes:
+        root: Its directory; for a store that is on no disk, a name for messages.
+        id: Its identity.
+        backend: Where its bytes live.
+        objects: Its objects.
+        refs: Its names.
+    """
+
+    root: Path
+    id: str
+    backend: Backend
+    objects: ObjectStore
+    refs: Refs
+
+    @property
+    def stat_cache(self) -> Path | None:
+        """Where ingest keeps what it knows of unchanged files; None where it cannot."""
+        return self.root / "cache" / "stat" if self.backend.local else None
+
+    def publishing(self) -> AbstractContextManager[None]:
+        """Keep gc from sweeping: held from before the first look for known content to the record.
+
+        Raises:
+            BusyError: A gc sweeps for longer than `LOCK_TIMEOUT`.
+        """
+        local = self.backend.local
+        if local is None:
+            return nullcontext()
+        return locking.shared(local.root / "locks" / "publish", LOCK_TIMEOUT)
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Turn what the system refuses into an error that names what was being done.
+
+    Args:
+        what: The beginning of a sentence: ``"adding skills"``.
+
+    Raises:
+        EnvironmentFailure: In place of any OSError that is not one of ours.
+    """
+    try:
+        yield
+    except CasError:
+        raise
+    except OSError as error:
+        raise environment_failure(error, what) from error
+
+
+def now() -> str:
+    """Return the time in UTC, ISO 8601 with microseconds."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+
+
+def user() -> str:
+    """Return the name of the user that runs this, for the history."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,189 @@
+"""Making a store: all of it is there, or none of it.
+
+A store is founded in its own directory, under a lock on it. First comes the file that will make it
+a store, under another name; then the objects, the log and whatever else there is to be; and last,
+in one step, the file gets its name. A directory in which the first step was made but not the last
+is what a killed founding left, and the next one begins by clearing it.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cas import fs
+from cas.backends import LocalBackend
+from cas.catalogue.context import Context, doing, now
+from cas.catalogue.identity import FILE, FOUNDING, Identity, is_store, new_id
+from cas.catalogue.parents import NO_PARENT
+from cas.catalogue.publish import version_event
+from cas.catalogue.sources import Taker
+from cas.catalogue.versions import Provenance
+from cas.errors import BusyError, ConflictError, NotFoundError, RefusedError
+from cas.locking import try_lock_fd
+from cas.objects import VERSION, ObjectStore
+from cas.refs import create_catalogue, open_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cas.progress import Progress
+    from cas.refs import Event
+
+
+def found(
+    path: Path,
+    *,
+    shared: bool | str | None,
+    first: Mapping[str, str | os.PathLike[str]],
+    progress: Progress | None,
+) -> None:
+    """Make a directory a store.
+
+    Args:
+        path: The directory; it does not exist, is empty, or is what a killed founding left.
+        shared: True for the group of the parent directory, or the name of a group.
+        first: Resource → directory of its first version.
+        progress: Called with what was done so far.
+
+    Raises:
+        ConflictError: There is a store, or anything else.
+        BusyError: Another process is about to make it.
+        NotFoundError: A directory to take in does not exist.
+    """
+    gid = _group(path, shared)
+    for resource, source in first.items():
+        if not os.path.isdir(source):
+            raise NotFoundError(
+                f"the {resource} to begin with: {source} is no directory", path=os.fspath(source)
+            )
+    with doing(f"making the store {path}"), _building(path, gid) as backend:
+        identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
+        backend.put_if_absent(FOUNDING, identity.to_bytes())
+        backend.make_directories(["locks", "packs", "workspaces"])
+        begin: Event = {
+            "type": "init",
+            "store_id": identity.id,
+            "created_at": identity.created_at,
+        }
+        create_catalogue(backend, [begin, *_take_in(path, backend, identity, first, progress)])
+        backend.create_reserve()
+        fs.rename_noreplace(path / FOUNDING, path / FILE)
+        fs.fsync_dir(path)
+
+
+def _take_in(
+    path: Path,
+    backend: LocalBackend,
+    identity: Identity,
+    first: Mapping[str, str | os.PathLike[str]],
+    progress: Progress | None,
+) -> list[Event]:
+    """Store the first versions and return the events that name them."""
+    if not first:
+        return []
+    objects = ObjectStore(backend)
+    context = Context(path, identity.id, backend, objects, open_catalogue(backend))
+    provenance = Provenance(
+        source="manual",
+        trigger_run=None,
+        trigger_workspace=None,
+        description="",
+        meta=None,
+    )
+    events = []
+    try:
+        with objects.writer() as writer:
+            taker = Taker(context, writer, progress=progress)
+            for resource, source in first.items():
+                tree = taker.take_tree(Path(source)).tree
+                manifest = provenance.manifest(resource, 1, tree, NO_PARENT)
+                encoded = manifest.to_bytes()
+                digest = writer.put(encoded, VERSION)
+                events.append(version_event(manifest, digest, encoded))
+            writer.flush()
+    finally:
+        objects.close()
+    return events
+
+
+@contextmanager
+def _building(path: Path, gid: int | None) -> Iterator[LocalBackend]:
+    """Give a backend over an empty directory that nobody else fills; on failure, leave no trace."""
+    if os.path.lexists(path) and not path.is_dir():
+        raise ConflictError(f"{path} is a file; name a directory", path=str(path))
+    made = _missing(path)
+    backend = LocalBackend(path, shared_gid=gid, create=True)
+    fd = fs.open_dir(path)
+    try:
+        if not try_lock_fd(fd):
+            raise BusyError(f"{path} is being made a store by another process", path=str(path))
+        _clear(path)
+        try:
+            yield backend
+        except BaseException:
+            _empty(path)
+            for directory in made:
+                try:
+                    fs.rmdir(directory)
+                except OSError:
+                    break
+            raise
+    finally:
+        os.close(fd)
+        backend.close()
+
+
+def _missing(path: Path) -> list[Path]:
+    """Return the directory and those above it that do not exist yet, lowest first."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = path.parent
+    return missing
+
+
+def _clear(path: Path) -> None:
+    """See to it that a directory is empty.
+
+    Raises:
+        ConflictError: It holds something that no founding left.
+    """
+    if is_store(path):
+        raise ConflictError(f"{path} is a store already", path=str(path))
+    there = os.listdir(path)
+    if FOUNDING in there:
+        _empty(path)
+    elif there:
+        raise ConflictError(
+            f"{path} is not empty; name a directory that is empty or does not exist",
+            path=str(path),
+        )
+
+
+def _empty(path: Path) -> None:
+    """Remove all that is in a directory, what marks it as unfinished last."""
+    for name in sorted(os.listdir(path), key=FOUNDING.__eq__):
+        inside = path / name
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside)
+        else:
+            fs.unlink(inside)
+
+
+def _group(path: Path, shared: bool | str | None) -> int | None:
+    if not shared:
+        return None
+    if isinstance(shared, str):
+        try:
+            return grp.getgrnam(shared).gr_gid
+        except KeyError:
+            raise RefusedError(f"there is no group {shared}", group=shared) from None
+    parent = path.parent
+    while not parent.exists():
+        parent = parent.parent
+    return parent.stat().st_gid

@@ -1,0 +1,123 @@
+"""One version of a resource, as the library hands it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cas.digest import Digest
+from cas.manifests import VersionManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cas.refs import VersionRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of a resource.
+
+    `files` counts everything in it that is not a directory, recursively, and `bytes` is the sum of
+    their sizes. `parents` are the digests of the manifests that it came from, `parent` how the one
+    who added it named that state. `removed_at` is None unless its name was taken away.
+    """
+
+    resource: str
+    number: int
+    digest: Digest
+    tree: Digest
+    parents: tuple[Digest, ...]
+    parent: str | None
+    source: str
+    description: str
+    created_at: str
+    trigger_run: str | None
+    trigger_workspace: str | None
+    meta: Mapping[str, str]
+    files: int
+    bytes: int
+    removed_at: str | None = None
+
+    @property
+    def version(self) -> str:
+        """The number as people write it, such as v3."""
+        return f"v{self.number}"
+
+    @property
+    def spec(self) -> str:
+        """The spec that names this version, such as skills@v3."""
+        return f"{self.resource}@v{self.number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        return {
+            "spec": self.spec,
+            "resource": self.resource,
+            "version": self.version,
+            "number": self.number,
+            "digest": str(self.digest),
+            "tree": str(self.tree),
+            "parents": [str(parent) for parent in self.parents],
+            "parent": self.parent,
+            "source": self.source,
+            "created_at": self.created_at,
+            "description": self.description,
+            "trigger_run": self.trigger_run,
+            "trigger_workspace": self.trigger_workspace,
+            "meta": dict(self.meta),
+            "files": self.files,
+            "bytes": self.bytes,
+            "removed_at": self.removed_at,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added(Version):
+    """The version that an add or an edit made, or found unchanged.
+
+    `new_bytes` is the size of the content that the store did not hold before, `stored_bytes` what
+    it takes there. `unchanged` says that no version was made, because the newest one is equal.
+    `notices` are sentences about what was skipped or taken in a special way.
+    """
+
+    new_bytes: int
+    stored_bytes: int
+    unchanged: bool
+    notices: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        return Version.to_json(self) | {
+            "new_bytes": self.new_bytes,
+            "stored_bytes": self.stored_bytes,
+            "unchanged": self.unchanged,
+            "notices": list(self.notices),
+        }
+
+
+def version_of(manifest: VersionManifest, digest: bytes, removed_at: str | None = None) -> Version:
+    """Return the version that a manifest describes."""
+    return Version(
+        resource=manifest.resource,
+        number=manifest.number,
+        digest=Digest(digest),
+        tree=manifest.tree,
+        parents=manifest.parents,
+        parent=manifest.parent,
+        source=manifest.source,
+        description=manifest.description,
+        created_at=manifest.created_at,
+        trigger_run=manifest.trigger_run,
+        trigger_workspace=manifest.trigger_workspace,
+        meta=manifest.meta,
+        files=manifest.files,
+        bytes=manifest.bytes,
+        removed_at=removed_at,
+    )
+
+
+def version_from_ref(ref: VersionRef) -> Version:
+    """Return the version that a ref names."""
+    manifest = VersionManifest.from_bytes(ref.manifest_bytes)
+    return version_of(manifest, ref.digest, ref.removed_at)
