@@ -26,10 +26,6 @@ EXIT_CODES = {
 
 USAGE, ENVIRONMENT, BUG, INTERRUPTED = 2, 8, 70, 130
 
-# BadParameter is a UsageError is a ClickException: newer releases of typer have click inside, older
-# ones import it, and both show this one name.
-_ClickException = typer.BadParameter.mro()[2]
-
 
 def report(error: BaseException, arguments: list[str]) -> int:
     """Say what went wrong and return the exit code.
@@ -44,7 +40,7 @@ def report(error: BaseException, arguments: list[str]) -> int:
     """
     if isinstance(error, typer.Abort):
         return INTERRUPTED
-    if isinstance(error, _ClickException):
+    if isinstance(error, typer.TyperException):
         return _say(USAGE, "usage", _usage(error), {}, arguments)
     from cas import CasError
 
@@ -59,8 +55,8 @@ def report(error: BaseException, arguments: list[str]) -> int:
     return _say(BUG, "bug", message, {"type": kind}, arguments)
 
 
-def _usage(error: BaseException) -> str:
-    message = error.format_message()  # type: ignore[attr-defined]
+def _usage(error: typer.TyperException) -> str:
+    message = error.format_message()
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "cas"
     return f"{message.strip()} See '{where} --help'."

@@ -103,7 +103,7 @@ def _parameters(parameters: list[Any]) -> Iterator[str]:
                 f" Default: `{parameter.default}`." if _has_default(parameter) else "",
             ]
         )
-        meaning = parameter.help.replace("|", "\\|")
+        meaning = (parameter.help or "").replace("|", "\\|")
         yield f"| {name} | {meaning}{more} |"
 
 

@@ -57,7 +57,7 @@ def test_ls_lists_one_directory_or_all_below(cas, added):
 
 def test_ls_long_aligns_its_columns(cas, added):
     lines = cas("ls", "skills@v1", "-l").lines
-    assert lines[0].split()[:3] == ["file", "22", "B"]
+    assert lines[0].split()[:3] == ["file", "21", "B"]
     assert {line.index(name) for line, name in zip(lines, ("search", "tools"), strict=True)} == {
         lines[0].index("search")
     }

@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 
 RUNS = """
-CREATE TABLE _runs (run_id TEXT PRIMARY KEY, status TEXT, skills_version TEXT, prompts_version TEXT);
+CREATE TABLE _runs (
+    run_id TEXT PRIMARY KEY, status TEXT, skills_version TEXT, prompts_version TEXT);
 CREATE TABLE predictions (run_id TEXT, question TEXT, answer TEXT);
 """
 

@@ -2,38 +2,34 @@
 
 import os
 
-ADDED = set(
-    [
-        "spec",
-        "resource",
-        "version",
-        "digest",
-        "tree",
-        "files",
-        "bytes",
-        "new_bytes",
-        "stored_bytes",
-        "unchanged",
-    ]
-)
-LISTED = set(
-    [
-        "spec",
-        "resource",
-        "version",
-        "number",
-        "digest",
-        "tree",
-        "parents",
-        "source",
-        "created_at",
-        "description",
-        "trigger_run",
-        "trigger_workspace",
-        "files",
-        "bytes",
-    ]
-)
+ADDED = {
+    "spec",
+    "resource",
+    "version",
+    "digest",
+    "tree",
+    "files",
+    "bytes",
+    "new_bytes",
+    "stored_bytes",
+    "unchanged",
+}
+LISTED = {
+    "spec",
+    "resource",
+    "version",
+    "number",
+    "digest",
+    "tree",
+    "parents",
+    "source",
+    "created_at",
+    "description",
+    "trigger_run",
+    "trigger_workspace",
+    "files",
+    "bytes",
+}
 
 
 def test_add_says_what_it_made(cas, store, skills):
@@ -43,7 +39,7 @@ def test_add_says_what_it_made(cas, store, skills):
     assert added["bytes"] == sum(p.stat().st_size for p in skills.rglob("*") if p.is_file())
     assert added["unchanged"] is False
     line = cas("add", "skills", "skills").text
-    assert line == "skills@v2: 3 files, 45 B; nothing new to store\n"
+    assert line == "skills@v2: 3 files, 44 B; nothing new to store\n"
 
 
 def test_add_keeps_what_it_is_told(cas, store, skills):
