@@ -154,7 +154,7 @@ class OutcomeUnknownError(EnvironmentFailure):
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def environment_failure(error: OSError, doing: str) -> EnvironmentFailure:
+def environment_failure(error: OSError, doing: str) -> CasError:
     """Translate a system error into one of ours.
 
     Args:
@@ -163,9 +163,9 @@ def environment_failure(error: OSError, doing: str) -> EnvironmentFailure:
 
     Returns:
         DiskFullError where space or quota ran out, else EnvironmentFailure. An error that is one
-        of ours already comes back as it is.
+        of ours already (some are OSErrors too) comes back as it is.
     """
-    if isinstance(error, EnvironmentFailure):
+    if isinstance(error, CasError):
         return error
     kind = DiskFullError if error.errno in _FULL else EnvironmentFailure
     reason = error.strerror or str(error) or type(error).__name__

@@ -20,7 +20,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from cas.errors import (
@@ -35,7 +35,7 @@ from cas.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WAL = b"-wal"
 SHM = b"-shm"
@@ -45,6 +45,8 @@ _MAGIC = b"SQLite format 3\x00"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _PAGES_A_STEP = 2048
 _ATTEMPTS = 5
+
+T = TypeVar("T")
 
 StatKey = tuple[int, int, int, int, int]
 
@@ -83,8 +85,7 @@ def copy_live(
         BusyError: A writer held ``src`` longer than ``timeout``.
         EnvironmentFailure: The files could not be read or written.
     """
-    source, target = os.fsencode(src), os.fsencode(dst)
-    _check_source(source)
+    target = os.fsencode(dst)
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     except FileExistsError:
@@ -92,7 +93,8 @@ def copy_live(
     except OSError as error:
         raise environment_failure(error, f"create {os.fsdecode(target)}") from error
     try:
-        _copy(source, target, timeout)
+        scratch = os.path.dirname(target) or b"."
+        read_live(src, lambda uri: _backup(uri, target, timeout), scratch=scratch)
     except BaseException:
         for suffix in (b"", JOURNAL):
             with contextlib.suppress(OSError):
@@ -100,69 +102,84 @@ def copy_live(
         raise
 
 
-def _check_source(source: bytes) -> None:
-    try:
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise NotFoundError(f"database {os.fsdecode(source)} not found") from None
-    except OSError as error:
-        raise environment_failure(error, f"read database {os.fsdecode(source)}") from error
-    try:
-        regular = stat.S_ISREG(os.fstat(fd).st_mode)
-        head = os.pread(fd, len(_MAGIC), 0) if regular else b"not a file"
-    except OSError as error:
-        raise environment_failure(error, f"read database {os.fsdecode(source)}") from error
-    finally:
-        os.close(fd)
-    # An empty file is a valid, empty database; its WAL may hold everything.
-    if head and not is_sqlite(head):
-        raise RefusedError(f"{os.fsdecode(source)} is not a SQLite database")
+def read_live(
+    src: str | bytes | os.PathLike[str],
+    use: Callable[[str], T],
+    *,
+    scratch: str | bytes | os.PathLike[str] | None = None,
+) -> T:
+    """Return what ``use`` makes of the committed content of the database ``src``.
 
+    Args:
+        src: The database; opened read-only, never created, no file added beside it.
+        use: Gets a URI to open or attach, and must read within one transaction. It is called again
+            if the database turns out to have changed under it, so it must be able to start over.
+            Errors of SQLite that it lets out are translated.
+        scratch: Where a copy may lie for as long as this takes; by default the system's place.
 
-def _copy(source: bytes, target: bytes, timeout: float) -> None:
-    name = os.fsdecode(source)
+    Raises:
+        NotFoundError: ``src`` does not exist.
+        RefusedError: ``src`` is no SQLite database, or a damaged one.
+        SourceChangedError: ``src`` kept changing while no lock protected it.
+        BusyError: A writer held ``src`` longer than ``use`` waits.
+        EnvironmentFailure: The files could not be read or written.
+    """
+    # SQLite keeps the WAL beside the file that a symlink leads to, not beside the symlink.
+    source = os.path.realpath(os.fsencode(src))
+    name = os.fsdecode(src)
+    _check_source(source, name)
+    folder = None if scratch is None else os.fsencode(scratch)
     for _ in range(_ATTEMPTS):
         try:
             if _exists(source + SHM):
-                _backup(source, target, "mode=ro", timeout)
-                return
+                return use(_uri(source, "mode=ro"))
             before = _state(source)
             if before[1] is None and before[2] is None:
-                _backup(source, target, "mode=ro&immutable=1", timeout)
+                result = use(_uri(source, "mode=ro&immutable=1"))
             elif before[1] is None:
                 # A rollback journal: a writer at work (its lock tells readers when to wait) or,
                 # if SQLite says that it would have to roll back, what a crash left.
-                _backup(source, target, "mode=ro", timeout)
-                return
+                return use(_uri(source, "mode=ro"))
             else:
-                _recover_copy(source, target, timeout)
-            if _state(source) == before:
-                return
+                result = _recovered(source, use, folder)
         except sqlite3.OperationalError as error:
             if not _needs_writing(error):
                 raise _translated(error, name) from error
             before = _state(source)
-            _recovered(source, target, timeout, name)
-            if _state(source) == before:
-                return
+            try:
+                result = _recovered(source, use, folder)
+            except sqlite3.Error as second:
+                raise _translated(second, name) from second
         except sqlite3.Error as error:
             raise _translated(error, name) from error
+        if _state(source) == before:
+            return result
     raise SourceChangedError(
-        f"database {name} keeps changing while it is copied; stop its writer or try again"
+        f"database {name} keeps changing while it is read; stop its writer or try again"
     )
 
 
-def _recovered(source: bytes, target: bytes, timeout: float, name: str) -> None:
+def _check_source(source: bytes, name: str) -> None:
+    # Not opened: closing it again would drop the locks that a connection of this process holds.
     try:
-        _recover_copy(source, target, timeout)
-    except sqlite3.Error as error:
-        raise _translated(error, name) from error
+        regular = stat.S_ISREG(os.stat(source).st_mode)
+    except FileNotFoundError:
+        raise NotFoundError(f"database {name} not found", path=name) from None
+    except OSError as error:
+        raise environment_failure(error, f"read database {name}") from error
+    if not regular:
+        raise RefusedError(f"{name} is not a SQLite database: it is not a file", path=name)
 
 
-def _recover_copy(source: bytes, target: bytes, timeout: float) -> None:
-    """Copy the database with what is pending beside it, let SQLite recover that, back it up."""
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(target) or b".", prefix=b".db-") as folder:
-        scratch = os.path.join(folder, b"db")
+def _uri(path: bytes, how: str) -> str:
+    return f"file:{quote(os.path.abspath(path))}?{how}"
+
+
+def _recovered(source: bytes, use: Callable[[str], T], folder: bytes | None) -> T:
+    """Use a copy of the database and what is pending beside it, which SQLite may recover."""
+    prefix: bytes = b".db-"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=prefix) as made:
+        scratch = os.path.join(made, b"db")
         for suffix in (b"", WAL, JOURNAL):
             try:
                 shutil.copyfile(source + suffix, scratch + suffix)
@@ -170,14 +187,14 @@ def _recover_copy(source: bytes, target: bytes, timeout: float) -> None:
                 continue
             except OSError as error:
                 raise environment_failure(error, f"copy {os.fsdecode(source + suffix)}") from error
-        _backup(scratch, target, "mode=rw", timeout)
+        return use(_uri(scratch, "mode=rw"))
 
 
-def _backup(source: bytes, target: bytes, how: str, timeout: float) -> None:
+def _backup(source: str, target: bytes, timeout: float) -> None:
     os.truncate(target, 0)  # what a failed attempt left would decide the page size
     with (
-        _connect(f"file:{quote(os.path.abspath(source))}?{how}", timeout) as reader,
-        _connect(f"file:{quote(os.path.abspath(target))}?mode=rw", timeout) as writer,
+        _connect(source, timeout) as reader,
+        _connect(_uri(target, "mode=rw"), timeout) as writer,
     ):
         # The target is thrown away on any failure: its own journal would protect nothing.
         writer.execute("PRAGMA journal_mode=OFF")
@@ -239,9 +256,11 @@ def _translated(error: sqlite3.Error, name: str) -> CasError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BusyError(f"database {name} is locked by a writer; try again when it is done")
     if code == sqlite3.SQLITE_FULL:
-        return DiskFullError(f"the disk is full; cannot copy database {name}")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DiskFullError(f"the disk is full; cannot read database {name}")
+    if code == sqlite3.SQLITE_NOTADB:
+        return RefusedError(f"{name} is not a SQLite database")
+    if code == sqlite3.SQLITE_CORRUPT:
         return RefusedError(
             f"database {name} is damaged ({error}); repair it with sqlite3 .recover"
         )
-    return EnvironmentFailure(f"cannot copy database {name}: {error}")
+    return EnvironmentFailure(f"cannot read database {name}: {error}")

@@ -90,8 +90,12 @@ def test_any_other_system_error_keeps_its_errno_and_reason():
     assert "\n" not in str(failure)
 
 
-def test_an_error_of_ours_is_not_wrapped_twice():
-    failure = errors.DiskFullError("full", errno=errno.ENOSPC)
+@pytest.mark.parametrize("kind", [errors.DiskFullError, errors.NotFoundError, errors.BusyError])
+def test_an_error_of_ours_is_not_wrapped(kind):
+    failure = kind("said already", errno=errno.ENOSPC)
     assert errors.environment_failure(failure, "doing more") is failure
+
+
+def test_a_system_error_without_a_number_says_what_it_says():
     missing = errors.environment_failure(OSError("plain"), "doing")
     assert str(missing) == "doing: plain"
