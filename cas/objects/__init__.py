@@ -1,5 +1,6 @@
 """The object store: digest → bytes over a backend."""
 
+from cas.objects.check import Checked, Finding
 from cas.objects.entries import BLOB, KINDS, SEED, TREE, VERSION
 from cas.objects.store import ObjectInfo, ObjectStore, Totals
 from cas.objects.writer import ObjectWriter
@@ -10,6 +11,8 @@ __all__ = [
     "SEED",
     "TREE",
     "VERSION",
+    "Checked",
+    "Finding",
     "ObjectInfo",
     "ObjectStore",
     "ObjectWriter",

@@ -109,10 +109,6 @@ class PackRun:
         self.packs = (covered,)
         self.entries = entries
 
-    def find(self, digest: bytes) -> Location | None:
-        """Return the place of an object, or None."""
-        return next(self.find_all(digest), None)
-
     def find_all(self, digest: bytes) -> Iterator[Location]:
         """Give the places of an object."""
         return matching(self.entries, self.packs[0].digest, digest)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from cas.backends import Missing
 from cas.digest import raw_hash
 from cas.errors import EnvironmentFailure, FormatError
-from cas.objects.entries import CHUNKS, RAW
+from cas.objects.entries import CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,13 +96,8 @@ def _read_run(
         data = store.open_packs.read(first.pack, start, stop - start)
     except (Missing, FormatError, EnvironmentFailure):
         return
-    decode = store.decode
-    for (_, offset, stored, size, encoding, _), number in run:
-        content = data[offset - start : offset - start + stored]
-        if encoding != RAW or stored != size:
-            try:
-                content = decode(content, size, encoding)
-            except FormatError:
-                continue
-        if raw_hash(content) == names[number]:
+    places = [place[1:5] for place, _ in run]
+    contents = store.decompressor.decode_all(data, start, places)
+    for (_, number), content in zip(run, contents, strict=True):
+        if content is not None and raw_hash(content) == names[number]:
             found[number] = content

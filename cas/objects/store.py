@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from dataclasses import dataclass
 from itertools import islice
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from cas.backends import Missing
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
 from cas.errors import CorruptObjectError, EnvironmentFailure, FormatError, RefusedError
+from cas.objects.check import Checked, check_loose, check_pack, check_tables
 from cas.objects.chunks import parse_chunks
 from cas.objects.compression import Decompressor
-from cas.objects.entries import BLOB, CHUNKS, RAW, ZSTD, Location
+from cas.objects.entries import BLOB, CHUNKS, DIGEST_AT, RAW, ZSTD, Location, split
 from cas.objects.failures import corrupt, missing, too_large
 from cas.objects.files import ChunkedFile, LooseFile
 from cas.objects.index import Index
@@ -89,7 +91,6 @@ class ObjectStore:
         self.open_packs = OpenPacks(backend)
         self.index = Index(backend, self.open_packs)
         self.loose = LooseObjects(backend)
-        self._decompressor: Decompressor | None = None
 
     def close(self) -> None:
         """Let go of all files."""
@@ -105,12 +106,12 @@ class ObjectStore:
 
     def has(self, digest: bytes) -> bool:
         """Say whether an object is stored, as far as is known since the last `reload`."""
-        if self.index.locate(digest) is not None or self.loose.size(digest) is not None:
+        if self.index.holds(digest) or self.loose.size(digest) is not None:
             return True
         if self.index.is_complete:
             return False
         self.index.complete()
-        return self.index.locate(digest) is not None
+        return self.index.holds(digest)
 
     def has_many(self, digests: Iterable[bytes]) -> list[bool]:
         """Say for each object whether it is stored."""
@@ -246,13 +247,7 @@ class ObjectStore:
                 if place is None:
                     yield from self.loose.pieces(digest)
                 elif place.encoding == CHUNKS:
-                    hasher = Hasher()
-                    for chunk, size in self._chunks(digest, place):
-                        data = self._read_chunk(chunk, size)
-                        hasher.update(data)
-                        yield data
-                    if hasher.digest() != digest:
-                        raise corrupt(digest, place)
+                    yield from self.stream_chunks(digest, place)
                 else:
                     yield self.fetch(digest, place)
                 return
@@ -326,6 +321,42 @@ class ObjectStore:
         """
         tidy(self)
 
+    # --- proving -------------------------------------------------------------------------------
+
+    def packs(self) -> Iterator[tuple[Digest, int]]:
+        """Give digest and size of every pack, sorted."""
+        return ((Digest(digest), size) for digest, size in self.index.listing())
+
+    def loose_objects(self) -> Iterator[tuple[Digest, int]]:
+        """Give digest and size of every loose object, sorted."""
+        return self.loose.listing()
+
+    def uncovered(self) -> Iterator[tuple[Digest, Iterator[bytes]]]:
+        """Give the packs that no table covers, with the digests of what they hold.
+
+        A writer that was killed may leave such a pack. But an object that a record names is in a
+        table: if it is only here, a table was lost.
+        """
+        self.index.complete()
+        for run in self.index.runs:
+            blocks = run.entries.blocks()
+            yield (
+                Digest(run.packs[0].digest),
+                (entry[DIGEST_AT] for block in blocks for entry in split(block)),
+            )
+
+    def check_pack(self, digest: bytes, *, quick: bool = False) -> Checked:
+        """Prove a pack; `quick` looks at structure and sizes only."""
+        return check_pack(self, digest, quick=quick)
+
+    def check_loose(self, digest: bytes, *, quick: bool = False) -> Checked:
+        """Prove a loose object; `quick` sees only that it is there."""
+        return check_loose(self, digest, quick=quick)
+
+    def check_tables(self, *, quick: bool = False) -> Checked:
+        """Check the index tables against the packs; `quick` does not read their entries."""
+        return check_tables(self, quick=quick)
+
     # --- for the other modules of this package ---------------------------------------------------
 
     def places(self, digest: bytes) -> Iterator[Location | None]:
@@ -376,6 +407,25 @@ class ObjectStore:
             raise corrupt(digest, place)
         return data
 
+    def stream_chunks(self, digest: bytes, place: Location) -> Iterator[bytes]:
+        """Give an object that is stored as chunks, checked when the last came.
+
+        Raises:
+            CasError: As for `read`.
+        """
+        hasher = Hasher()
+        for chunk, size in self._chunks(digest, place):
+            data = self._read_chunk(chunk, size)
+            hasher.update(data)
+            yield data
+        if hasher.digest() != digest:
+            raise corrupt(digest, place)
+
+    @functools.cached_property
+    def decompressor(self) -> Decompressor:
+        """What decodes compressed objects, made when the first is met."""
+        return Decompressor()
+
     def decode(self, stored: bytes, size: int, encoding: int) -> bytes:
         """Return the bytes that `stored` encodes, not checked against a digest.
 
@@ -388,9 +438,7 @@ class ObjectStore:
             return stored
         if encoding != ZSTD:
             raise FormatError(f"an object has the encoding {encoding}, which is not known here")
-        if self._decompressor is None:
-            self._decompressor = Decompressor()
-        return self._decompressor.decode(stored, size)
+        return self.decompressor.decode(stored, size)
 
     def _read_loose(self, digest: bytes, max_bytes: int | None) -> bytes:
         size = self.loose.size(digest)

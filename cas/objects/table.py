@@ -17,7 +17,7 @@ from cas.objects.entries import ENTRY_SIZE, PLACE, Entries, Location
 from cas.objects.pack import Covered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cas.backends import Backend, Reader
 
@@ -78,30 +78,30 @@ class Table:
         reader: Its file; closed with the table.
         digest: Its name.
         key: Its key, for messages.
-        may_hold: Asked once, when the table is used much: may it take so many bytes of memory?
 
     Raises:
         FormatError: It is not a table, or its list of packs is damaged.
     """
 
-    def __init__(
-        self, reader: Reader, digest: bytes, key: str, may_hold: Callable[[int], bool]
-    ) -> None:
+    def __init__(self, reader: Reader, digest: bytes, key: str) -> None:
         """Read the trailer and the list of packs, not the entries."""
         self.digest = digest
         self.key = key
         self.size = reader.size
         self._reader: Reader | None = reader
         self._shape, self.packs = _read_shape(reader, key)
+        self._digests = [pack.digest for pack in self.packs]
         self.entries = Entries(reader.read_at, _FIRST, self._shape.entries)
-        self._shift = 64 - self._shape.bits
-        self._may_hold = may_hold
+        self.shift = 64 - self._shape.bits
+        """By how much the first 64 bits of a digest are shifted to give its bucket."""
         self._used = 0
-        self._data = b""
-        self._ends: list[int] = []
+        self.data = b""
+        """The whole table, once it is loaded."""
+        self.ends: list[int] = []
+        """Where in `data` each bucket begins, and the last one ends."""
 
     @classmethod
-    def open(cls, backend: Backend, digest: bytes, may_hold: Callable[[int], bool] = bool) -> Table:
+    def open(cls, backend: Backend, digest: bytes) -> Table:
         """Open a table by its name.
 
         Raises:
@@ -111,7 +111,7 @@ class Table:
         key = table_key(digest)
         reader = backend.open(key)
         try:
-            return cls(reader, digest, key, may_hold)
+            return cls(reader, digest, key)
         except BaseException:
             reader.close()
             raise
@@ -122,38 +122,17 @@ class Table:
             self._reader.close()
             self._reader = None
 
-    def find(self, digest: bytes) -> Location | None:
-        """Return the first place of an object, or None.
-
-        Raises:
-            FormatError: The bucket that would hold it is damaged.
-        """
-        if self._ends:
-            slot = int.from_bytes(digest[:8]) >> self._shift
-            ends = self._ends
-            base = ends[slot]
-            at = self._data.find(digest, base, ends[slot + 1])
-            if at < 0:
-                return None
-            if (at - base) % ENTRY_SIZE == 0:
-                return self._location(self._data[at : at + ENTRY_SIZE])
-        else:
-            self._used += 1
-            if self._used == WARM and self.size <= WHOLE_LIMIT and self._may_hold(self.size):
-                self.load()
-        return next(self.find_all(digest), None)
-
     def find_all(self, digest: bytes) -> Iterator[Location]:
         """Give every place of an object in the packs covered.
 
         Raises:
             FormatError: The bucket that would hold it is damaged.
         """
-        bucket = self._bucket(int.from_bytes(digest[:8]) >> self._shift)
+        bucket = self._bucket(int.from_bytes(digest[:8]) >> self.shift)
         at = bucket.find(digest)
         while at >= 0:
             if at % ENTRY_SIZE == 0:
-                yield self._location(bucket[at : at + ENTRY_SIZE])
+                yield self.location(bucket[at : at + ENTRY_SIZE])
             at = bucket.find(digest, at + 1)
 
     def load(self) -> None:
@@ -172,8 +151,8 @@ class Table:
         ends = [_FIRST, *(_FIRST + end * ENTRY_SIZE for end in slots[::2])]
         if ends[-1] != shape.packs_at or any(a > b for a, b in pairwise(ends)):
             raise FormatError(f"{self.key} has buckets out of order", location=self.key)
-        self._data = data
-        self._ends = ends
+        self.data = data
+        self.ends = ends
         self.entries = Entries(
             lambda offset, length: data[offset : offset + length], _FIRST, shape.entries
         )
@@ -188,10 +167,15 @@ class Table:
             hasher.update(self._reader.read_at(offset, _PIECE))
         return hasher.digest() == self.digest
 
+    def warm(self) -> bool:
+        """Count a lookup; True when it pays to `load`."""
+        self._used += 1
+        return self._used == WARM and self.size <= WHOLE_LIMIT
+
     @property
     def loaded(self) -> bool:
         """Whether the table is held in memory."""
-        return bool(self._ends)
+        return bool(self.ends)
 
     def check_buckets(self) -> Iterator[int]:
         """Give the numbers of the buckets that are damaged or hold what belongs elsewhere."""
@@ -202,13 +186,13 @@ class Table:
                 yield slot
                 continue
             starts = range(0, len(bucket), ENTRY_SIZE)
-            if any(int.from_bytes(bucket[at : at + 8]) >> self._shift != slot for at in starts):
+            if any(int.from_bytes(bucket[at : at + 8]) >> self.shift != slot for at in starts):
                 yield slot
 
     def _bucket(self, slot: int) -> bytes:
         """Return the entries of a bucket, checked."""
-        if self._ends:
-            return self._data[self._ends[slot] : self._ends[slot + 1]]
+        if self.ends:
+            return self.data[self.ends[slot] : self.ends[slot + 1]]
         assert self._reader is not None, "a closed table is not asked"
         shape = self._shape
         at = shape.slots_at + slot * SLOT.size
@@ -227,11 +211,16 @@ class Table:
             raise FormatError(f"{self.key} has a damaged bucket {slot}", location=self.key)
         return bucket
 
-    def _location(self, entry: bytes) -> Location:
-        ordinal, offset, stored, size, encoding, kind = PLACE.unpack_from(entry, 32)
-        if ordinal >= len(self.packs):
+    def location(self, entry: bytes) -> Location:
+        """Return what an entry says.
+
+        Raises:
+            FormatError: It is of a pack that is not listed.
+        """
+        ordinal, *place = PLACE.unpack_from(entry, 32)
+        if ordinal >= len(self._digests):
             raise FormatError(f"{self.key} has an entry of no pack", location=self.key)
-        return Location(self.packs[ordinal].digest, offset, stored, size, encoding, kind)
+        return Location(self._digests[ordinal], *place)
 
 
 def _bucket_sum(slot: int, start: int, stop: int, bucket: bytes) -> bytes:
@@ -329,7 +318,7 @@ class _Slots:
 
     def __init__(self, count: int) -> None:
         self.bits = max(0, (count // 16).bit_length() - 1)
-        self._shift = 64 - self.bits
+        self.shift = 64 - self.bits
         self._slots: list[bytes] = []
         self._open: list[bytes] = []
         self._done = 0
@@ -339,11 +328,11 @@ class _Slots:
         at = 0
         size = len(block)
         while at < size:
-            slot = int.from_bytes(block[at : at + 8]) >> self._shift
+            slot = int.from_bytes(block[at : at + 8]) >> self.shift
             if slot != len(self._slots):
                 self._close(slot)
             stop = at + ENTRY_SIZE
-            while stop < size and int.from_bytes(block[stop : stop + 8]) >> self._shift == slot:
+            while stop < size and int.from_bytes(block[stop : stop + 8]) >> self.shift == slot:
                 stop += ENTRY_SIZE
             self._open.append(block[at:stop])
             at = stop

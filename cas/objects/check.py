@@ -1,0 +1,394 @@
+"""Proving what is stored: every byte of packs and loose objects, and tables against their packs.
+
+Nothing here changes anything, and one finding does not end a check: what is right around it is
+still counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from cas.backends import Missing
+from cas.digest import Digest, Hasher, hash_bytes, raw_hash
+from cas.errors import CasError, CorruptObjectError, EnvironmentFailure, FormatError
+from cas.objects.entries import (
+    CHUNKS,
+    ENCODINGS,
+    ENTRY,
+    ENTRY_SIZE,
+    KINDS,
+    MAX_PACKED,
+    RAW,
+    Location,
+    is_sorted,
+    split,
+)
+from cas.objects.loose import loose_key
+from cas.objects.pack import HEADER_SIZE, pack_key, read_end, read_index
+from cas.objects.table import PREFIX as TABLES
+from cas.objects.table import Table, table_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cas.backends import Reader
+    from cas.objects.store import ObjectStore
+
+CORRUPT: Final = "corrupt"
+MISSING: Final = "missing"
+TRUNCATED: Final = "truncated"
+UNREADABLE: Final = "unreadable"
+
+_WINDOW: Final = 512 << 10
+"""Bytes read at once: what a core keeps in its cache between hashing the pack and its objects."""
+_PARALLEL: Final = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong."""
+
+    kind: str
+    """corrupt, missing, truncated or unreadable."""
+    digest: Digest | None
+    """The object that is hit, where it is known."""
+    location: str
+    """Key, and offset after a colon where an object lies in a pack."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check looked at and what it found."""
+
+    objects: int
+    """Objects that are right."""
+    bytes: int
+    """Their bytes."""
+    read: int
+    """Bytes that were really read from where they lie."""
+    findings: tuple[Finding, ...]
+
+
+_Row = tuple[Any, ...]
+"""An entry, unpacked."""
+
+
+# --- packs -------------------------------------------------------------------------------------
+
+
+def check_pack(store: ObjectStore, digest: bytes, *, quick: bool) -> Checked:
+    """Prove a pack: its name, its index, each object in it.
+
+    Damage inside an object names that object, damage elsewhere the pack.
+
+    Args:
+        store: Where it is.
+        digest: The pack's.
+        quick: Only look at structure and sizes; then no object counts as read.
+    """
+    return _PackCheck(store, digest).run(quick=quick)
+
+
+class _PackCheck:
+    """The check of one pack."""
+
+    def __init__(self, store: ObjectStore, digest: bytes) -> None:
+        self._store = store
+        self._digest = digest
+        self._key = pack_key(digest)
+        self._findings: list[Finding] = []
+        self._objects = 0
+        self._bytes = 0
+        self._read = 0
+
+    def run(self, *, quick: bool) -> Checked:
+        try:
+            with self._store.backend.open(self._key) as reader:
+                self._check(reader, quick=quick)
+        except Missing:
+            self._find(MISSING, None, "the pack is not there")
+        except EnvironmentFailure as error:
+            self._find(UNREADABLE, None, str(error))
+        return Checked(self._objects, self._bytes, self._read, tuple(self._findings))
+
+    def _find(self, kind: str, row: _Row | None, detail: str) -> None:
+        if row is None:
+            self._findings.append(Finding(kind, None, self._key, detail))
+        else:
+            location = f"{self._key}:{row[2]}"
+            self._findings.append(Finding(kind, Digest(row[0]), location, detail))
+
+    def _check(self, reader: Reader, *, quick: bool) -> None:
+        recorded = self._store.index.covered.get(self._digest)
+        cut = recorded is not None and reader.size < recorded.size
+        if cut:
+            assert recorded is not None, "a pack is cut only if its size is known"
+            self._find(TRUNCATED, None, f"{reader.size} bytes are left of {recorded.size}")
+        try:
+            end = read_end(reader.read_at, reader.size, self._key)
+            index = read_index(reader.read_at, end, self._key)
+        except FormatError as error:
+            if not cut:
+                self._find(CORRUPT, None, str(error))
+            if not quick:
+                self._check_scattered(reader, self._tabled())
+            return
+        rows = list(ENTRY.iter_unpack(index))
+        digests = [row[0] for row in rows]
+        ordered = all(map(bytes.__lt__, digests, digests[1:]))
+        rows.sort(key=itemgetter(2))
+        problem, ends = _structure(rows, end.index_offset)
+        if problem or not ordered:
+            problem = problem or "the index is not sorted, or holds an object twice"
+            self._find(CORRUPT, None, problem)
+            if not quick:
+                self._check_scattered(reader, rows)
+        elif not quick:
+            self._check_content(reader, rows, ends)
+
+    def _check_content(self, reader: Reader, rows: list[_Row], ends: list[int]) -> None:
+        """Read a pack of sound structure once, from start to end.
+
+        Args:
+            reader: The pack.
+            rows: Its entries in order of offsets.
+            ends: How many of them lie before the end of each piece that is read at once.
+        """
+        hasher = Hasher()
+        hasher.update(reader.read_at(0, HEADER_SIZE))
+        whole = True
+        at = HEADER_SIZE
+        for first, last in pairwise([0, *ends]):
+            group = rows[first:last]
+            start, at = at, group[-1][2] + group[-1][3]
+            try:
+                data = reader.read_at(start, at - start)
+            except EnvironmentFailure:
+                whole = False
+                self._check_scattered(reader, group)
+                continue
+            hasher.update(data)
+            self._check_window(data, start, group)
+        self._read += at
+        for offset in range(at, reader.size, _WINDOW):
+            data = reader.read_at(offset, min(_WINDOW, reader.size - offset))
+            hasher.update(data)
+            self._read += len(data)
+        if whole and not self._findings and hasher.digest() != self._digest:
+            self._find(CORRUPT, None, "the pack is not what it was when it was named")
+
+    def _check_window(self, data: bytes, start: int, group: list[_Row]) -> None:
+        """Check objects whose stored bytes lie in `data`."""
+        contents = self._store.decompressor.decode_all(data, start, [row[2:6] for row in group])
+        for row, content in zip(group, contents, strict=True):
+            if content is None:
+                if row[5] == CHUNKS:
+                    self._check_chunks(row)
+                else:
+                    self._find(CORRUPT, row, "the bytes there cannot be decoded")
+                continue
+            size = len(content)
+            actual = raw_hash(content) if size < _PARALLEL else hash_bytes(content)
+            if actual == row[0] and size == row[4]:
+                self._objects += 1
+                self._bytes += size
+            else:
+                self._find(CORRUPT, row, "other bytes lie there")
+
+    def _check_scattered(self, reader: Reader, rows: Iterable[_Row]) -> None:
+        """Check objects one by one, where the pack around them cannot be trusted."""
+        for row in rows:
+            _, _, offset, stored, *_ = row
+            if offset + stored > reader.size:
+                self._find(TRUNCATED, row, "its bytes are cut off")
+                continue
+            try:
+                data = reader.read_at(offset, stored)
+            except EnvironmentFailure as error:
+                self._find(UNREADABLE, row, str(error))
+                continue
+            self._read += len(data)
+            self._check_window(data, offset, [row])
+
+    def _check_chunks(self, row: _Row) -> None:
+        digest, _, *place, _ = row
+        try:
+            for _ in self._store.stream_chunks(digest, Location(self._digest, *place)):
+                pass
+        except EnvironmentFailure as error:
+            self._find(UNREADABLE, row, str(error))
+        except CasError as error:
+            self._find(CORRUPT, row, str(error))
+        else:
+            self._objects += 1
+            self._bytes += row[4]
+
+    def _tabled(self) -> Iterator[_Row]:
+        """Give what a table says to be in this pack."""
+        for table in self._store.index.tables:
+            listed = [pack.digest for pack in table.packs]
+            if self._digest in listed and table.sound():
+                ordinal = listed.index(self._digest)
+                for block in table.entries.blocks():
+                    yield from (row for row in ENTRY.iter_unpack(block) if row[1] == ordinal)
+                return
+
+
+def _structure(rows: list[_Row], index_offset: int) -> tuple[str, list[int]]:
+    """Say what is wrong with the places that a pack's index gives, if anything.
+
+    Args:
+        rows: The entries in order of offsets.
+        index_offset: Where the index begins.
+
+    Returns:
+        The problem or nothing, and how many entries lie before the end of each window.
+    """
+    ends: list[int] = []
+    at = limit = HEADER_SIZE
+    for number, (_, ordinal, offset, stored, size, encoding, kind, zero) in enumerate(rows):
+        if offset != at:
+            return f"objects overlap or leave a gap at {at}", ends
+        if at >= limit:
+            if number:
+                ends.append(number)
+            limit = at + _WINDOW
+        at += stored
+        if ordinal or zero or encoding >= len(ENCODINGS) or kind >= len(KINDS):
+            return f"the entry of the object at {offset} is not one that is known here", ends
+        small = stored <= MAX_PACKED and (size <= MAX_PACKED or encoding == CHUNKS)
+        if not small or (encoding == RAW and stored != size):
+            return f"the object at {offset} has a size that cannot be", ends
+    if rows:
+        ends.append(len(rows))
+    return "" if at == index_offset else "objects do not reach to the index", ends
+
+
+# --- loose objects -----------------------------------------------------------------------------
+
+
+def check_loose(store: ObjectStore, digest: bytes, *, quick: bool) -> Checked:
+    """Prove a loose object, and remember its stat as that of the proven object.
+
+    Args:
+        store: Where it is.
+        digest: The object's.
+        quick: Only see that it is there; then it does not count as read.
+    """
+    key = loose_key(digest)
+    name = Digest(digest)
+    try:
+        with store.loose.open(digest) as reader:
+            size = reader.size
+            if quick:
+                return Checked(1, size, 0, ())
+            store.loose.prove(digest, reader)
+            return Checked(1, size, size, ())
+    except Missing:
+        finding = Finding(MISSING, name, key, "the file is not there")
+    except CorruptObjectError as error:
+        finding = Finding(CORRUPT, name, key, str(error))
+    except EnvironmentFailure as error:
+        finding = Finding(UNREADABLE, name, key, str(error))
+    return Checked(0, 0, 0, (finding,))
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def check_tables(store: ObjectStore, *, quick: bool) -> Checked:
+    """Check every index table, against the packs that it covers, and that these are there.
+
+    A table that names a pack which was merged away is sound: its objects lie elsewhere. Where they
+    do not, each is reported as missing.
+
+    Args:
+        store: Where they are.
+        quick: Do not read the entries.
+    """
+    store.reload()
+    store.index.complete()
+    findings: list[Finding] = []
+    read = 0
+    for entry in store.backend.list(TABLES):
+        digest = table_digest(entry.key)
+        if digest is None:
+            continue
+        try:
+            table = Table.open(store.backend, digest)
+        except Missing:
+            continue
+        except FormatError as error:
+            findings.append(Finding(CORRUPT, None, entry.key, str(error)))
+            continue
+        except EnvironmentFailure as error:
+            findings.append(Finding(UNREADABLE, None, entry.key, str(error)))
+            continue
+        try:
+            if not quick:
+                read += table.size
+                problem = _check_table(store, table)
+                if problem:
+                    findings.append(Finding(CORRUPT, None, entry.key, problem))
+                    continue
+            findings += _lost(store, table)
+        except EnvironmentFailure as error:
+            findings.append(Finding(UNREADABLE, None, entry.key, str(error)))
+        finally:
+            table.close()
+    return Checked(0, 0, read, tuple(findings))
+
+
+def _check_table(store: ObjectStore, table: Table) -> str:
+    """Return what is wrong with a table, or nothing."""
+    if not table.sound():
+        return "the table is not what it was when it was named"
+    for slot in table.check_buckets():
+        return f"bucket {slot} is not what its checksum says, or holds what belongs elsewhere"
+    runs = [None if p.digest in store.index.gone else p.digest for p in table.packs]
+    at = [0] * len(runs)
+    last = b""
+    for block in table.entries.blocks():
+        entries = split(block)
+        if not is_sorted([last, *entries]):
+            return "the entries are not sorted"
+        last = entries[-1]
+        parts: dict[int, list[bytes]] = {}
+        for entry in entries:
+            ordinal = int.from_bytes(entry[32:36])
+            parts.setdefault(ordinal, []).append(entry[:32] + bytes(4) + entry[36:])
+        for ordinal, part in parts.items():
+            if ordinal >= len(runs):
+                return "an entry names no pack"
+            pack = runs[ordinal]
+            start = at[ordinal]
+            at[ordinal] += len(part)
+            if pack is None:
+                continue
+            try:
+                own = store.open_packs.run(pack)
+                if at[ordinal] > own.count or own.slice(start, at[ordinal]) != b"".join(part):
+                    return f"its entries are not those of {pack_key(pack)}"
+            except (Missing, FormatError):
+                runs[ordinal] = None  # the pack's own check says what is wrong with it
+    if at != [pack.entries for pack in table.packs]:
+        return "packs have other numbers of entries than listed"
+    return ""
+
+
+def _lost(store: ObjectStore, table: Table) -> Iterator[Finding]:
+    """Give the objects of a table that lay in packs which are gone, and lie nowhere else."""
+    gone = {n: pack.digest for n, pack in enumerate(table.packs) if pack.digest in store.index.gone}
+    if not gone:
+        return
+    for block in table.entries.blocks():
+        for start in range(0, len(block), ENTRY_SIZE):
+            pack = gone.get(int.from_bytes(block[start + 32 : start + 36]))
+            digest = block[start : start + 32]
+            if pack is not None and not store.has(digest):
+                detail = "the pack that held it is not there"
+                yield Finding(MISSING, Digest(digest), pack_key(pack), detail)
