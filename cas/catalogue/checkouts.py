@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from cas.catalogue.resolve import resolve_spec, tree_of
 from cas.checkout import checkout
+from cas.checkout import update as move
+from cas.errors import RefusedError
 from cas.workspace import WorkspaceState
 
 if TYPE_CHECKING:
@@ -41,9 +43,24 @@ def check_out(
         spec=f"{name}:{os.fsdecode(found.path)}" if found.path else name,
         manifest=found.manifest,
     )
+    tree = tree_of(found)
+    if update:
+        if force:
+            raise RefusedError("an update never touches what a person changed; leave out the force")
+        return move(
+            context.objects,
+            dest,
+            tree,
+            memory=memory,
+            mode=mode,
+            only=only,
+            sync=sync,
+            workers=workers,
+            progress=progress,
+        )
     return checkout(
         context.objects,
-        tree_of(found),
+        tree,
         dest,
         mode=mode,
         only=only,
