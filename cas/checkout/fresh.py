@@ -142,8 +142,8 @@ def _check_replaceable(dest: str | os.PathLike[str]) -> bool:
         ConflictError: Something is there that no checkout made, or that a person changed.
     """
     try:
-        if not os.path.lexists(dest) or not os.listdir(dest):
-            return False
+        if os.path.islink(dest) or not os.path.isdir(dest) or not os.listdir(dest):
+            return False  # nothing to replace; what else is wrong, the stage says
         with Opened(dest) as opened:
             _check_clean(opened)
     except NotFoundError:
@@ -151,8 +151,6 @@ def _check_replaceable(dest: str | os.PathLike[str]) -> bool:
             f"{dest} is not empty and no checkout made it; choose another destination",
             path=os.fspath(dest),
         ) from None
-    except NotADirectoryError:
-        return False  # the stage says what is wrong
     return True
 
 

@@ -60,7 +60,7 @@ class Stage:
         self.fd = -1
         self._in_place = False
         try:
-            whole.parent.mkdir(parents=True, exist_ok=True)
+            _make_directories(whole.parent)
             self.dest = Path(os.path.realpath(whole.parent)) / whole.name
             self._parent = os.open(self.dest.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mode = self._check_dest(occupied=occupied)
@@ -126,7 +126,7 @@ class Stage:
         except OSError:
             return
         try:
-            if _lock(fd):
+            if lock_if_possible(fd):
                 remove_tree(self._parent, name)
         except FileNotFoundError:
             pass  # another checkout removes it at the same moment
@@ -142,7 +142,7 @@ class Stage:
             except FileNotFoundError:
                 continue
             # Between its birth and its lock, another checkout may have taken it for a stale one.
-            if _lock(fd) is not False and self._is(name, fd):
+            if lock_if_possible(fd) is not False and self._is(name, fd):
                 self.fd = fd
                 if self._mode is None:
                     self._mode = stat.S_IMODE(os.fstat(fd).st_mode)
@@ -192,7 +192,7 @@ class Stage:
         name = os.fsencode(self.dest.name)
         other = fs.open_dir(name, dir_fd=self._parent)
         try:
-            _lock(other)  # lest another checkout takes it for a stale staging directory
+            lock_if_possible(other)  # lest another checkout takes it for a stale staging directory
             fs.set_mode(self.fd, self._mode)
             self._swap(os.fsencode(self.path.name), name)
         except BaseException:
@@ -245,8 +245,25 @@ class Stage:
             self._close()
 
 
-def _lock(fd: int) -> bool | None:
-    """Lock a directory; None where there are no locks, so that nobody can tell what is stale."""
+def _make_directories(path: Path) -> None:
+    """Make a directory and those above it, where they are missing."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    while missing:
+        try:
+            fs.mkdir(missing.pop())
+        except FileExistsError:
+            pass  # another checkout made it, or it is a file, which opening it will say
+
+
+def lock_if_possible(fd: int) -> bool | None:
+    """Lock an open file or directory for this process.
+
+    Returns:
+        False if another process has it locked, None where there are no locks.
+    """
     try:
         return try_lock_fd(fd)
     except OSError as error:

@@ -20,6 +20,7 @@ from cas.checkout.modes import check_mode, check_mode_name, mode_used, notices
 from cas.checkout.recording import INDEX, IndexFile, now
 from cas.checkout.removal import remove_tree
 from cas.checkout.result import CheckedOut
+from cas.checkout.stage import lock_if_possible
 from cas.checkout.writers import Writers
 from cas.checkout.writing import AUTO, HARDLINK, Tally
 from cas.digest import Digest
@@ -30,7 +31,6 @@ from cas.errors import (
     RefusedError,
     environment_failure,
 )
-from cas.locking import try_lock_fd
 from cas.progress import Meter
 from cas.workspace.memory import (
     INCOMING,
@@ -124,11 +124,13 @@ def _finish(job: _Update, started: Intent) -> None:
 
 @contextmanager
 def _locked(opened: Opened) -> Iterator[None]:
-    fd = os.open(
-        LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=opened.memory
-    )
+    """Keep other updates out; on a filesystem without locks, nobody can."""
     try:
-        if not try_lock_fd(fd):
+        fd = fs.create_excl(LOCK, dir_fd=opened.memory)
+    except FileExistsError:
+        fd = fs.open_write(LOCK, dir_fd=opened.memory)
+    try:
+        if lock_if_possible(fd) is False:
             raise BusyError(
                 f"another update of {opened.path} is running; try again when it is done",
                 path=str(opened.path),
