@@ -34,7 +34,7 @@ from cas.workspace.memory import (
     write_state,
 )
 from cas.workspace.runs import runs
-from cas.workspace.status import status_of
+from cas.workspace.changes import status_of
 from cas.workspace.verify import verify_directory
 
 if TYPE_CHECKING:

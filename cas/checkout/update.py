@@ -43,7 +43,7 @@ from cas.workspace.memory import (
     register,
 )
 from cas.workspace.runs import runs
-from cas.workspace.status import open_index
+from cas.workspace.changes import open_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from cas.workspace.memory import (
     remembered,
 )
 from cas.workspace.runs import runs
-from cas.workspace.status import Status, status
+from cas.workspace.changes import Status, status
 from cas.workspace.verify import (
     Difference,
     DirectoryCheck,

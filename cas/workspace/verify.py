@@ -17,7 +17,7 @@ from cas.workspace import hashing
 from cas.workspace.alongside import Alongside, join, kind_of
 from cas.workspace.crew import Crew
 from cas.workspace.memory import Opened
-from cas.workspace.status import open_index
+from cas.workspace.changes import open_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
