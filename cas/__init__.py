@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cas.progress import Progress as Progress
     from cas.store import Store as Store
     from cas.workspace import Status as Status
-    from cas.workspace.status import status as status
+    from cas.workspace.changes import status as status
 
 _HOME = {
     name: home

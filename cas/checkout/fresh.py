@@ -24,6 +24,7 @@ from cas.errors import (
 )
 from cas.manifests import DIR, parse_tree
 from cas.progress import Meter
+from cas.workspace.changes import status_of
 from cas.workspace.memory import (
     MEMORY,
     Opened,
@@ -34,7 +35,6 @@ from cas.workspace.memory import (
     write_state,
 )
 from cas.workspace.runs import runs
-from cas.workspace.changes import status_of
 from cas.workspace.verify import verify_directory
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from cas.errors import (
     environment_failure,
 )
 from cas.progress import Meter
+from cas.workspace.changes import open_index
 from cas.workspace.memory import (
     INCOMING,
     LOCK,
@@ -43,7 +44,6 @@ from cas.workspace.memory import (
     register,
 )
 from cas.workspace.runs import runs
-from cas.workspace.changes import open_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

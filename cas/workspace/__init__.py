@@ -1,5 +1,6 @@
 """Workspaces: what they remember, what a person changed in them, and proving their content."""
 
+from cas.workspace.changes import Status, status
 from cas.workspace.memory import (
     Intent,
     Remembered,
@@ -10,7 +11,6 @@ from cas.workspace.memory import (
     remembered,
 )
 from cas.workspace.runs import runs
-from cas.workspace.changes import Status, status
 from cas.workspace.verify import (
     Difference,
     DirectoryCheck,

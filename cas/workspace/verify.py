@@ -15,9 +15,9 @@ from cas.statindex import FIELDS
 from cas.workers import worker_count
 from cas.workspace import hashing
 from cas.workspace.alongside import Alongside, join, kind_of
+from cas.workspace.changes import open_index
 from cas.workspace.crew import Crew
 from cas.workspace.memory import Opened
-from cas.workspace.changes import open_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
