@@ -117,6 +117,10 @@ class ObjectStore:
         """Say for each object whether it is stored."""
         return [self.has(digest) for digest in digests]
 
+    def sizes(self, digests: Iterable[bytes]) -> list[int | None]:
+        """Return how many bytes each object has; None for one that is not stored."""
+        return [self._size(digest) for digest in digests]
+
     def info(self, digest: bytes) -> ObjectInfo:
         """Return what is known about an object.
 
@@ -439,6 +443,15 @@ class ObjectStore:
         if encoding != ZSTD:
             raise FormatError(f"an object has the encoding {encoding}, which is not known here")
         return self.decompressor.decode(stored, size)
+
+    def _size(self, digest: bytes) -> int | None:
+        place = self.index.locate(digest)
+        if place is not None:
+            return place.size
+        size = self.loose.size(digest)
+        if size is None and self.has(digest):
+            return self.info(digest).size
+        return size
 
     def _read_loose(self, digest: bytes, max_bytes: int | None) -> bytes:
         size = self.loose.size(digest)
