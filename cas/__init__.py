@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from cas.workspace import Status as Status
     from cas.workspace.changes import status as status
 
+__version__ = "0.1.0"
+
 _HOME = {
     name: home
     for home, names in {
@@ -77,7 +79,7 @@ _HOME = {
     for name in names.split()
 }
 
-__all__ = sorted([*_HOME, "harness"])
+__all__ = sorted([*_HOME, "__version__", "harness"])
 
 
 def __getattr__(name: str) -> Any:
