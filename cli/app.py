@@ -55,10 +55,9 @@ class LazyGroup(Group):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        # Reading the installed metadata takes time that only this option should pay.
-        from importlib.metadata import version
+        from cas import __version__
 
-        standard_output().line(f"cas {version('cas-store')}")
+        standard_output().line(f"cas {__version__}")
         raise typer.Exit
 
 

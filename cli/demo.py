@@ -164,7 +164,7 @@ def _names_and_seed(show: Show, place: Path, store: "cas.Store") -> None:
     for change in store.diff("skills@v1", "skills@v2").changed:
         show.result(f"changed   {change.path.decode()}")
     text = list(store.diff_text("skills@v1", "skills@v2", "name-a-tool.md"))
-    show.result(*(line.rstrip("\n") for line in text if line.startswith("+")))
+    show.result(*(line.rstrip("\n") for line in text if line[:1] == "+" != line[1:2]))
 
     show.step("Say which is live", "cas tag set live skills@v2 --reason 'passed review'")
     tag = store.tags.set("live", "skills@v2", reason="passed review")
