@@ -29,7 +29,7 @@ MIN_PREFIX: Final = 6
 """Hex digits in a digest prefix, at least."""
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LABEL: Final = re.compile(r"[!-.0-~][ -.0-~]{0,99}")
+_LABEL: Final = re.compile(r"[!-\-0-~][ -.0-~]{0,99}")
 _VERSION: Final = re.compile(r"v([1-9][0-9]{0,18})")
 _PREFIX: Final = re.compile(r"[0-9a-f]{6,64}")
 _GRAMMAR: Final = (
@@ -111,20 +111,16 @@ def check_part(name: str) -> str:
 def check_label(label: str) -> str:
     """Return the label of a seed's part: printable ASCII without ``/``, at most 100 characters.
 
-    A label becomes the name of a folder in a workspace, so ``.`` and ``..`` are refused, and a
+    A label becomes the name of a folder in a workspace, so it does not begin with a dot, and a
     space may neither begin nor end it.
 
     Raises:
         NameRefusedError: Not in the grammar.
     """
-    if (
-        not _is_text(label)
-        or not _LABEL.fullmatch(label)
-        or label.endswith(" ")
-        or label in (".", "..")
-    ):
+    if not _is_text(label) or not _LABEL.fullmatch(label) or label.endswith(" "):
         raise NameRefusedError(
-            f"{_shown(label)} is not a label: use printable ASCII without '/', at most 100",
+            f"{_shown(label)} is not a label: "
+            "use printable ASCII without '/', not beginning with '.', at most 100",
             name=label,
         )
     return label

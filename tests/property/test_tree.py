@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +121,52 @@ def test_a_tree_gives_back_what_it_was_built_from(model):
         if b"/" not in path:
             assert lookup(objects.read, ref.digest, path) == entry
     assert lookup(objects.read, ref.digest, b"not there") is None
+
+
+def starts(name, bits):
+    return bits <= 32 and int.from_bytes(raw_hash(name)[:4], "big") % (1 << bits) == 0
+
+
+def cut(rows, bits, cap):
+    """Cut rows into pages as docs/format.md says."""
+    pages = [[]]
+    for row in rows:
+        if pages[-1] and (starts(row[0], bits) or len(pages[-1]) == cap):
+            pages.append([])
+        pages[-1].append(row)
+    return pages
+
+
+def specified(rows, objects, *, few, cap, bits):
+    """The tree of some rows, written down from docs/format.md alone, all in memory."""
+
+    def stored(value):
+        return objects.put(msgpack.packb(value))
+
+    files, total = sum(row[1] != "d" for row in rows), sum(row[2] for row in rows)
+    if len(rows) <= few:
+        return stored(["tree", 1, files, total, rows])
+    pages = [
+        [page[0][0], len(page), len(page), size, stored(["tree", 1, len(page), size, page])]
+        for page in cut(rows, bits, cap)
+        for size in [sum(row[2] for row in page)]
+    ]
+    level = 0
+    while len(pages) > 1:
+        level += 1
+        pages = [
+            [node[0][0], *sums, stored(["tree-node", 1, *sums[1:], level, node])]
+            for node in cut(pages, bits * (level + 1), cap)
+            for sums in [[sum(row[n] for row in node) for n in (1, 2, 3)]]
+        ]
+    return pages[0][4]
+
+
+@given(st.dictionaries(names, blobs, max_size=200))
+def test_a_tree_is_what_the_format_says(model):
+    objects = Objects()
+    rows = [[name, *model[name]] for name in sorted(model)]
+    assert specified(rows, objects, few=4, cap=8, bits=2) == build(objects, model).digest
 
 
 @given(st.dictionaries(names, blobs, max_size=120))

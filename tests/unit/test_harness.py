@@ -408,17 +408,20 @@ def test_rows_that_only_the_wal_has_are_copied_while_the_writer_goes_on(db, tmp_
 
 
 @COPIES
-def test_a_wal_that_a_crash_left_is_copied_and_stays_as_it_is(db, tmp_path, copy):
+@pytest.mark.parametrize("left", [["", "-wal"], ["", "-wal", "-shm"]], ids=["wal", "wal and shm"])
+def test_a_wal_that_a_crash_left_is_copied_and_stays_as_it_is(db, tmp_path, copy, left):
     crashed = tmp_path / "crashed"
     crashed.mkdir()
     with closing(wal(db)) as writer:
         writer.execute("INSERT INTO predictions VALUES (100, 'a', 'only in the wal')")
-        for suffix in ("", "-wal"):
+        for suffix in left:
             shutil.copyfile(f"{db}{suffix}", crashed / f"run.db{suffix}")
-    before = {name: (crashed / name).read_bytes() for name in listing(crashed)}
+    # The -shm is SQLite's scratch space for readers, too.
+    before = {f"run.db{suffix}": (crashed / f"run.db{suffix}").read_bytes() for suffix in left[:2]}
     copy(crashed / "run.db", tmp_path / "dst.db")
     assert ask(tmp_path / "dst.db", "SELECT max(id) FROM predictions") == [(100,)]
-    assert {name: (crashed / name).read_bytes() for name in listing(crashed)} == before
+    assert {name: (crashed / name).read_bytes() for name in before} == before
+    assert listing(crashed) == [f"run.db{suffix}" for suffix in sorted(left)]
     assert listing(tmp_path) == ["crashed", "dst.db", "run.db"]
 
 

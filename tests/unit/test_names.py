@@ -41,15 +41,30 @@ def test_only_resources_have_segments():
             check("a/b")
 
 
-@pytest.mark.parametrize(
-    "label", ["v2", "skills-v2", "-x", "(a) b", "~", ".hidden", "...", "a" * 100]
-)
+@pytest.mark.parametrize("label", ["v2", "skills-v2", "-x", "(a) b", "~", "a.b.", "a" * 100])
 def test_labels_are_printable_names_of_folders(label):
     assert names.check_label(label) == label
 
 
 @pytest.mark.parametrize(
-    "label", ["", ".", "..", "a/b", " a", "a ", " ", "a\tb", "ä", "a" * 101, "a\n", "\x7f", None]
+    "label",
+    [
+        "",
+        ".",
+        "..",
+        ".hidden",
+        "...",
+        "a/b",
+        " a",
+        "a ",
+        " ",
+        "a\tb",
+        "ä",
+        "a" * 101,
+        "a\n",
+        "\x7f",
+        None,
+    ],
 )
 def test_other_labels_are_refused(label):
     with pytest.raises(NameRefusedError):

@@ -27,6 +27,7 @@ from cas.manifests import (
     walk,
 )
 
+LARGE = "8bde219fbba311eedfa7765b1cd5779256c3acd359a08518c1e4f4447745fcab"
 D = raw_hash(b"content")
 E = raw_hash(b"other")
 
@@ -340,6 +341,13 @@ def test_names_that_begin_no_page_still_fill_pages_of_4096():
     assert len(parse_tree(objects[ref.digest]).entries) == 4096
     ref = build(objects, [row(name) for name in names[:8200]])
     assert [child[1] for child in parse_tree(objects[ref.digest]).children] == [4096, 4096, 8]
+
+
+def test_the_digest_of_a_large_directory_is_what_it_was():
+    # Computed by the straightforward reading of docs/format.md in tests/property/test_tree.py.
+    objects = Objects()
+    assert build(objects, numbered(100_000)).digest.hex() == LARGE
+    assert build(objects, []).digest == raw_hash(codec.encode(["tree", 1, 0, 0, []]))
 
 
 def test_one_change_in_a_large_directory_rewrites_one_leaf():
