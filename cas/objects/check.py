@@ -183,7 +183,8 @@ class _PackCheck:
 
     def _check_window(self, data: bytes, start: int, group: list[_Row]) -> None:
         """Check objects whose stored bytes lie in `data`."""
-        contents = self._store.decompressor.decode_all(data, start, [row[2:6] for row in group])
+        places = [row[2:6] for row in group]
+        contents = self._store.decompressor.decode_all(memoryview(data), start, places)
         for row, content in zip(group, contents, strict=True):
             if content is None:
                 if row[5] == CHUNKS:

@@ -21,6 +21,8 @@ BATCH_BYTES: Final = 8 << 20
 """Bytes that a batch holds in memory, about, unless one object alone is larger."""
 GAP: Final = 16 << 10
 """Bytes between two objects that are rather read along than skipped."""
+ALONE: Final = 16 << 10
+"""Objects of so many stored bytes are read by themselves: copying them costs more than a call."""
 RUN: Final = 2 << 20
 """Bytes that are read with one call, at most, unless one object alone is larger."""
 
@@ -74,6 +76,9 @@ def runs(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
     for item in wanted:
         place = item[0]
         stop = place.offset + place.stored
+        if place.stored >= ALONE:
+            yield [item]
+            continue
         if place.pack != pack or place.offset > end + GAP or stop > limit:
             if run:
                 yield run

@@ -217,10 +217,10 @@ class Table:
         Raises:
             FormatError: It is of a pack that is not listed.
         """
-        ordinal, *place = PLACE.unpack_from(entry, 32)
+        ordinal, offset, stored, size, encoding, kind = PLACE.unpack_from(entry, 32)
         if ordinal >= len(self._digests):
             raise FormatError(f"{self.key} has an entry of no pack", location=self.key)
-        return Location(self._digests[ordinal], *place)
+        return Location(self._digests[ordinal], offset, stored, size, encoding, kind)
 
 
 def _bucket_sum(slot: int, start: int, stop: int, bucket: bytes) -> bytes:
