@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from cas import fs
 from cas.digest import Hasher
 from cas.errors import (
+    CasError,
     CorruptObjectError,
     FormatError,
     RefusedError,
@@ -22,6 +23,7 @@ from cas.errors import (
     environment_failure,
 )
 from cas.manifests import EXEC, LINK
+from cas.workspace.alongside import join
 from cas.workspace.handles import Handles
 
 if TYPE_CHECKING:
@@ -124,6 +126,7 @@ class Writer:
         tally = self.tally
         for folder, run in runs:
             stats: list[int] = []
+            name = b""
             try:
                 at = self._handles.get(folder)
                 for entry in run:
@@ -152,21 +155,12 @@ class Writer:
                     )
                     tally.bytes += size
             except OSError as error:
-                raise self._failure(error, folder, entry) from error
+                if isinstance(error, CasError):
+                    raise
+                raise _failure(error, join(folder, name)) from error
             tally.files += len(run)
             found.append(stats)
         return found
-
-    def _failure(self, error: OSError, folder: bytes, entry: Entry) -> Exception:
-        """Say what could not be written; errors of our own are passed on."""
-        path = os.fsdecode(folder + b"/" + entry[0] if folder else entry[0])
-        if error.errno in _NAME_REFUSED and not hasattr(error, "facts"):
-            return UnsupportedError(
-                f"the destination's filesystem cannot hold {path!r} ({error.strerror}); "
-                "choose a destination on another one",
-                path=path,
-            )
-        return environment_failure(error, f"writing {path!r}")
 
     def _write_link(self, at: int, name: bytes, target: bytes) -> os.stat_result:
         if not target or b"\0" in target:
@@ -253,6 +247,18 @@ class Writer:
             done += len(piece)
         if done != size:
             raise _wrong_size(digest, size, done)
+
+
+def _failure(error: OSError, path: bytes) -> CasError:
+    """Say what could not be written."""
+    text = os.fsdecode(path)
+    if error.errno in _NAME_REFUSED:
+        return UnsupportedError(
+            f"the destination's filesystem cannot hold {text!r} ({error.strerror}); "
+            "choose a destination on another one",
+            path=text,
+        )
+    return environment_failure(error, f"writing {text!r}")
 
 
 def copy_checked(source: int, target: int, size: int, digest: bytes, *, early: bool) -> None:

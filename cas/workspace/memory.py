@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cas import codec, fs
+from cas.backends import Missing
 from cas.digest import DIGEST_SIZE, Digest, hash_bytes
 from cas.errors import (
     CasError,
@@ -396,6 +397,17 @@ def remembered(backend: Backend) -> Iterator[Remembered]:
                 "delete it and update the workspace that it stands for",
                 location=entry.key,
             ) from None
+
+
+def damaged_memories(backend: Backend) -> Iterator[tuple[str, str]]:
+    """Yield the key of each memory of a workspace that is damaged, and what is wrong with it."""
+    for entry in backend.list(REGISTRY):
+        try:
+            _parse(backend.get(entry.key, max_bytes=MAX_STATE))
+        except Missing:
+            continue  # forgotten meanwhile
+        except (FormatError, NewerFormatError) as error:
+            yield entry.key, str(error)
 
 
 def _parse(data: bytes) -> Remembered:

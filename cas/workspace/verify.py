@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cas import fs
 from cas.digest import DIGEST_SIZE, Digest, hash_bytes
-from cas.errors import ConflictError, NotFoundError, environment_failure
+from cas.errors import CasError, ConflictError, NotFoundError, environment_failure
 from cas.manifests import DIR, EXEC, FILE, LINK
 from cas.progress import Meter
 from cas.statindex import FIELDS
@@ -103,6 +103,8 @@ def verify_directory(
     try:
         return _verify(directory, root, expected, exec_bits, workers, progress)
     except OSError as error:
+        if isinstance(error, CasError):
+            raise
         raise environment_failure(error, f"verifying {directory}") from error
     finally:
         os.close(root)
