@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cas.errors import UnsupportedError as UnsupportedError
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
+    from cas.maintenance.verify import verify_workspace as verify_workspace
     from cas.manifests import SeedPart as SeedPart
     from cas.progress import Progress as Progress
     from cas.store import Store as Store
@@ -71,6 +72,7 @@ _HOME = {
         "NameRefusedError NewerFormatError NotFoundError OutcomeUnknownError RefusedError "
         "SourceChangedError UnsupportedError",
         "cas.maintenance.report": "Problem VerifyReport",
+        "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",
         "cas.progress": "Progress",
         "cas.store": "Store",

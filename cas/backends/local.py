@@ -292,10 +292,20 @@ class LocalBackend:
         except OSError as error:
             self._fail(error, "releasing the reserve", reserve.NAME)
 
+    def check_reserve(self) -> str:
+        """Say what is wrong with the reserve, or nothing."""
+        try:
+            return reserve.check(self._root_fd)
+        except OSError as error:
+            self._fail(error, "reading the reserve", reserve.NAME)
+
     def refill_reserve(self) -> bool:
         """Take the reserve's space again; False if there is not enough."""
         try:
             return reserve.refill(self._root_fd)
+        except FileNotFoundError:
+            self.create_reserve()
+            return True
         except OSError as error:
             self._fail(error, "refilling the reserve", reserve.NAME)
 

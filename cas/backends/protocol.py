@@ -183,6 +183,9 @@ class LocalFiles(Protocol):
     def refill_reserve(self) -> bool:
         """Take the reserve's space again; False if there is not enough."""
 
+    def check_reserve(self) -> str:
+        """Say what is wrong with the reserve, or nothing."""
+
 
 class Backend(Protocol):
     """Values under keys.

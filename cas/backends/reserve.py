@@ -37,12 +37,24 @@ def release(root_fd: int, steps: int) -> int:
         os.close(fd)
 
 
+def check(root_fd: int) -> str:
+    """Say what is wrong with the reserve, or nothing: it holds zeros, and is cut in whole steps."""
+    try:
+        fd = fs.open_read(NAME, dir_fd=root_fd)
+    except FileNotFoundError:
+        return "it is not there; the next add makes it anew"
+    try:
+        size = os.fstat(fd).st_size
+        if size > SIZE or size % STEP or fs.pread(fd, size, 0).strip(b"\0"):
+            return "it does not hold what was set aside; delete it, and the next add makes it anew"
+        return ""
+    finally:
+        os.close(fd)
+
+
 def refill(root_fd: int) -> bool:
     """Bring the reserve to its full size again; False if the disk has no room for it."""
-    try:
-        fd = fs.open_write(NAME, dir_fd=root_fd)
-    except FileNotFoundError:
-        return False
+    fd = fs.open_write(NAME, dir_fd=root_fd)
     try:
         size = os.fstat(fd).st_size
         if size >= SIZE:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from cas.backends import Missing
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
 from cas.errors import CorruptObjectError, EnvironmentFailure, FormatError, RefusedError
-from cas.objects.check import Checked, check_loose, check_pack, check_tables
+from cas.objects.check import Checked, check_loose, check_objects, check_pack, check_tables
 from cas.objects.chunks import parse_chunks
 from cas.objects.compression import Decompressor
 from cas.objects.entries import BLOB, CHUNKS, DIGEST_AT, RAW, ZSTD, Location, split
@@ -356,6 +356,10 @@ class ObjectStore:
     def check_loose(self, digest: bytes, *, quick: bool = False) -> Checked:
         """Prove a loose object; `quick` sees only that it is there."""
         return check_loose(self, digest, quick=quick)
+
+    def check_objects(self, digests: Iterable[bytes]) -> Checked:
+        """Read and hash objects wherever they lie."""
+        return check_objects(self, digests)
 
     def check_tables(self, *, quick: bool = False) -> Checked:
         """Check the index tables against the packs; `quick` does not read their entries."""
