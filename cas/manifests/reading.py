@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from cas.errors import FormatError, NotFoundError, RefusedError
@@ -257,7 +258,12 @@ def walk(read: Read, digest: bytes) -> Iterator[tuple[bytes, Entry]]:
                 raise _wrong_size(path)
             level.files += page.files
             yield path, entry
-            stack.append(_Level(path + b"/", page, read))
+            path += b"/"
+            if isinstance(page, Leaf) and not page.directories:
+                for below in page.entries:
+                    yield path + below[0], below
+                continue
+            stack.append(_Level(path, page, read))
             break
         else:
             if level.files != level.claimed:
@@ -278,4 +284,4 @@ class _Level:
         self.prefix = prefix
         self.claimed = page.files
         self.files = 0
-        self.rows = (entry for leaf in leaves(read, page) for entry in leaf.entries)
+        self.rows = chain.from_iterable(leaf.entries for leaf in leaves(read, page))

@@ -75,11 +75,13 @@ class Leaf:
         files: Recursive count of what is not a directory.
         bytes: Recursive sum of sizes.
         entries: Sorted by name, each name once.
+        directories: How many of the entries are directories.
     """
 
     files: int
     bytes: int
     entries: tuple[Entry, ...]
+    directories: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +189,23 @@ def _leaf(value: tuple[Any, ...]) -> Leaf:
     files, total, entries = value[2:]
     if type(entries) is not tuple or len(entries) > PAGE_ENTRIES:
         raise _bad(f"entries are not a list of at most {PAGE_ENTRIES}")
-    plain = 0
-    size = 0
+    directories = size = 0
     if entries:
-        names, types, sizes, digests = _columns(entries, (bytes, str, int, bytes))
+        names, types, sizes, digests = _columns(entries, 4)
         check_names(names)
+        _check_digests(digests)
         if not TYPES.issuperset(types):
             raise _bad("an entry is of unknown type")
-        if min(sizes) < 0:
-            raise _bad("a size is negative")
-        _check_digests(digests)
+        if set(map(type, sizes)) != _INTEGERS or min(sizes) < 0:
+            raise _bad("a size is not a count of bytes")
         size = sum(sizes)
-        plain = len(types) - types.count(DIR)
+        directories = types.count(DIR)
     if type(total) is not int or total != size or size > MAX_COUNT:
         raise _bad("bytes are not the sum of the entries' sizes")
-    if type(files) is not int or not plain <= files <= MAX_COUNT:
-        raise _bad("files are fewer than the entries that are no directories")
-    if files > plain and plain == len(entries):
-        raise _bad("files are more than the entries, none of which is a directory")
-    return Leaf(files, total, entries)
+    plain = len(entries) - directories
+    if type(files) is not int or not plain <= files <= (MAX_COUNT if directories else plain):
+        raise _bad("files are not the count of what is no directory")
+    return Leaf(files, total, entries, directories)
 
 
 def _node(value: tuple[Any, ...]) -> Node:
@@ -216,11 +216,17 @@ def _node(value: tuple[Any, ...]) -> Node:
         raise _bad("level is out of range")
     if type(children) is not tuple or not 1 <= len(children) <= PAGE_ENTRIES:
         raise _bad(f"pages are not a list of 1 to {PAGE_ENTRIES}")
-    names, counts, filess, sizes, digests = _columns(children, (bytes, int, int, int, bytes))
+    names, counts, filess, sizes, digests = _columns(children, 5)
     check_names(names)
-    if min(counts) < 1 or min(filess) < 0 or min(sizes) < 0 or sum(counts) > MAX_COUNT:
-        raise _bad("a page's totals are out of range")
     _check_digests(digests)
+    if (
+        set(map(type, counts + filess + sizes)) != _INTEGERS
+        or min(counts) < 1
+        or min(filess) < 0
+        or min(sizes) < 0
+        or sum(counts) > MAX_COUNT
+    ):
+        raise _bad("a page's totals are out of range")
     if type(total) is not int or total != sum(sizes) or total > MAX_COUNT:
         raise _bad("bytes are not the sum of the pages' bytes")
     if type(files) is not int or files != sum(filess) or files > MAX_COUNT:
@@ -228,19 +234,18 @@ def _node(value: tuple[Any, ...]) -> Node:
     return Node(files, total, level, children)
 
 
-def _columns(rows: tuple[Any, ...], kinds: tuple[type, ...]) -> list[Any]:
-    """Turn rows into columns, each checked to hold one type."""
-    if set(map(type, rows)) != {tuple}:
-        raise _bad("an entry is not a list")
+_INTEGERS: Final = {int}
+_RESERVED: Final = frozenset((b".", b".."))
+
+
+def _columns(rows: tuple[Any, ...], count: int) -> list[Any]:
+    """Turn rows into columns; what is in them is checked column by column."""
     try:
         columns = list(zip(*rows, strict=True))
-    except ValueError:
-        raise _bad("an entry has the wrong number of fields") from None
-    if len(columns) != len(kinds):
-        raise _bad("an entry has the wrong number of fields")
-    for column, kind in zip(columns, kinds, strict=True):
-        if set(map(type, column)) != {kind}:
-            raise _bad("a field of an entry has the wrong type")
+    except (TypeError, ValueError):
+        columns = []
+    if len(columns) != count:
+        raise _bad(f"its rows are not lists of {count} fields")
     return columns
 
 
@@ -250,23 +255,28 @@ def check_names(names: Sequence[bytes]) -> None:
     Raises:
         FormatError: Not in strictly ascending order, or one that no file can have.
     """
+    try:
+        joined = b"".join(names)  # anything but bytes is a TypeError
+    except TypeError:
+        raise _bad("a name is not bytes") from None
     if not all(map(lt, names, names[1:])):
         raise _bad("names are not in strictly ascending order")
     if (
         not names[0]
+        or b"/" in joined
+        or b"\0" in joined
         or max(map(len, names)) > MAX_ENTRY_NAME
         or not _RESERVED.isdisjoint(names)
-        or not _FORBIDDEN.isdisjoint(b"".join(names))
     ):
         raise _bad("an entry has a name that no file can have")
 
 
-_RESERVED: Final = frozenset((b".", b".."))
-_FORBIDDEN: Final = frozenset(b"/\0")
-
-
 def _check_digests(digests: tuple[bytes, ...]) -> None:
-    if set(map(len, digests)) != {DIGEST_SIZE}:
+    try:
+        size = len(b"".join(digests))
+    except TypeError:
+        raise _bad("a digest is not bytes") from None
+    if size != DIGEST_SIZE * len(digests) or max(map(len, digests)) != DIGEST_SIZE:
         raise _bad("a digest has the wrong length")
 
 
