@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Self, overload
 from cas.backends import LocalBackend
 from cas.catalogue.context import Context, doing
 from cas.catalogue.identity import FOLDER, is_store, read_identity
-from cas.catalogue.resolve import list_entries, resolve_spec, tree_of, walk_tree
-from cas.catalogue.seeds import Seeds
-from cas.catalogue.tags import Tags
 from cas.catalogue.versions import Versions
-from cas.catalogue.workspaces import Workspaces
 from cas.errors import NotFoundError, RefusedError
-from cas.objects import ObjectStore
 from cas.refs import open_catalogue
 
 if TYPE_CHECKING:
@@ -26,7 +21,10 @@ if TYPE_CHECKING:
     from cas.catalogue.diff import Diff
     from cas.catalogue.lineage import LineageEntry
     from cas.catalogue.resolve import Resolved, WalkEntry
+    from cas.catalogue.seeds import Seeds
     from cas.catalogue.stats import Stats
+    from cas.catalogue.tags import Tags
+    from cas.catalogue.workspaces import Workspaces
     from cas.checkout import CheckedOut
     from cas.digest import Digest
     from cas.maintenance.report import VerifyReport
@@ -66,9 +64,6 @@ class Store:
         root: The store's directory.
         id: Its identity, 32 hexadecimal digits, the same for all its copies.
         versions: Versions of resources.
-        seeds: Seeds.
-        tags: Tags.
-        workspaces: The workspaces that it remembers.
     """
 
     open = _Open()
@@ -83,15 +78,32 @@ class Store:
             root,
             identity.id,
             self._backend,
-            ObjectStore(self._backend),
             open_catalogue(self._backend),
         )
         self.root = root
         self.id = identity.id
         self.versions = Versions(self._context)
-        self.seeds = Seeds(self._context)
-        self.tags = Tags(self._context)
-        self.workspaces = Workspaces(self._context)
+
+    @property
+    def seeds(self) -> Seeds:
+        """Seeds: frozen states of skills, prompts and a baseline."""
+        from cas.catalogue.seeds import Seeds
+
+        return Seeds(self._context)
+
+    @property
+    def tags(self) -> Tags:
+        """Tags: names that move."""
+        from cas.catalogue.tags import Tags
+
+        return Tags(self._context)
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces that it remembers and keeps content for."""
+        from cas.catalogue.workspaces import Workspaces
+
+        return Workspaces(self._context)
 
     @classmethod
     def init(
@@ -189,7 +201,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of open files. Closing twice is fine."""
-        self._context.objects.close()
+        self._context.close()
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -212,6 +224,8 @@ class Store:
             NotFoundError: It names nothing; the message says what there is.
             RefusedError: It is no spec, or a digest prefix that fits several objects.
         """
+        from cas.catalogue.resolve import resolve_spec
+
         with doing(f"looking up {spec}"):
             return resolve_spec(self._context, spec)
 
@@ -242,11 +256,15 @@ class Store:
         Raises:
             NotFoundError: The spec names nothing, or no directory.
         """
+        from cas.catalogue.resolve import resolve_spec, tree_of, walk_tree
+
         with doing(f"reading {spec}"):
             yield from walk_tree(self._context, tree_of(resolve_spec(self._context, spec)))
 
     def list_dir(self, spec: str, *, recursive: bool = False) -> Iterator[WalkEntry]:
         """Yield the entries of one directory, or all below it; of a file, the file itself."""
+        from cas.catalogue.resolve import list_entries, resolve_spec, walk_tree
+
         with doing(f"reading {spec}"):
             resolved = resolve_spec(self._context, spec)
             if recursive and resolved.tree is not None:
@@ -284,6 +302,8 @@ class Store:
                     yield piece
 
     def _file(self, spec: str) -> Resolved:
+        from cas.catalogue.resolve import resolve_spec
+
         resolved = resolve_spec(self._context, spec)
         if resolved.tree is not None:
             raise RefusedError(f"{spec} is a directory; name a file in it", spec=spec)
@@ -391,14 +411,33 @@ class Store:
         """Prove the store, or what one spec reaches.
 
         Args:
-            target: A spec; by default the whole store.
+            target: A spec; by default the whole store. Of a spec `sample` and `budget` are not
+                taken.
             quick: Structure and sizes only.
-            sample: Read only this percentage of the objects.
+            sample: Read only about this percentage of the bytes.
             budget: Stop reading after this many seconds; the next run goes on from there.
             workers: How many processes read and hash; by default all cores.
             progress: Called with what was done so far.
         """
-        raise NotImplementedError
+        from cas.maintenance.verify import verify_spec, verify_store
+
+        with doing("verifying"):
+            if target is None:
+                return verify_store(
+                    self._context,
+                    quick=quick,
+                    sample=sample,
+                    budget=budget,
+                    workers=workers,
+                    progress=progress,
+                )
+            return verify_spec(
+                self._context,
+                self.resolve(os.fspath(target)),
+                quick=quick,
+                workers=workers,
+                progress=progress,
+            )
 
     def verify_directory(
         self,
@@ -408,8 +447,21 @@ class Store:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> VerifyReport:
-        """Prove that a directory, made by any tool, holds exactly what a spec names."""
-        raise NotImplementedError
+        """Prove that a directory, made by any tool, holds exactly what a spec names.
+
+        Raises:
+            NotFoundError: There is no such directory, or the spec names nothing or no directory.
+        """
+        from cas.catalogue.resolve import tree_of
+        from cas.maintenance.verify import directory_report
+        from cas.workspace import runs, verify_directory
+
+        with doing(f"verifying {os.fspath(directory)}"):
+            tree = tree_of(self.resolve(against))
+            read = self._context.objects.read
+            path = Path(directory)
+            check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
+            return directory_report(check, path)
 
     def stats(self) -> Stats:
         """Count objects and bytes, and what dedup and compression saved."""

@@ -33,15 +33,29 @@ class Context:
         root: Its directory; for a store that is on no disk, a name for messages.
         id: Its identity.
         backend: Where its bytes live.
-        objects: Its objects.
         refs: Its names.
     """
 
     root: Path
     id: str
     backend: Backend
-    objects: ObjectStore
     refs: Refs
+    _objects: ObjectStore | None = None
+
+    @property
+    def objects(self) -> ObjectStore:
+        """Its objects; opened when first needed, for what is said of names alone needs none."""
+        if self._objects is None:
+            from cas.objects import ObjectStore  # late: start-up time
+
+            self._objects = ObjectStore(self.backend)
+        return self._objects
+
+    def close(self) -> None:
+        """Let go of what was opened; it is opened again when needed."""
+        if self._objects is not None:
+            self._objects.close()
+            self._objects = None
 
     @property
     def stat_cache(self) -> Path | None:

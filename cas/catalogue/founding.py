@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from cas import fs
 from cas.backends import LocalBackend
+from cas.catalogue.adding import Provenance
 from cas.catalogue.context import Context, doing, now
 from cas.catalogue.identity import FILE, FOUNDING, Identity, is_store, new_id
 from cas.catalogue.parents import NO_PARENT
 from cas.catalogue.publish import version_event
 from cas.catalogue.sources import Taker
-from cas.catalogue.versions import Provenance
 from cas.errors import BusyError, ConflictError, NotFoundError, RefusedError
 from cas.locking import try_lock_fd
-from cas.objects import VERSION, ObjectStore
+from cas.objects import VERSION
 from cas.refs import create_catalogue, open_catalogue
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _take_in(
     """Store the first versions and return the events that name them."""
     if not first:
         return []
-    objects = ObjectStore(backend)
-    context = Context(path, identity.id, backend, objects, open_catalogue(backend))
+    context = Context(path, identity.id, backend, open_catalogue(backend))
     provenance = Provenance(
         source="manual",
         trigger_run=None,
@@ -97,7 +96,7 @@ def _take_in(
     )
     events = []
     try:
-        with objects.writer() as writer:
+        with context.objects.writer() as writer:
             taker = Taker(context, writer, progress=progress)
             for resource, source in first.items():
                 tree = taker.take_tree(Path(source)).tree
@@ -107,7 +106,7 @@ def _take_in(
                 events.append(version_event(manifest, digest, encoded))
             writer.flush()
     finally:
-        objects.close()
+        context.close()
     return events
 
 

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cas import names
-from cas.catalogue.resolve import resolve_spec, seed_ref, version_ref
+from cas.catalogue.lookup import seed_ref, version_ref
+from cas.catalogue.resolve import resolve_spec
 from cas.digest import Digest
 from cas.errors import CasError, NotFoundError, RefusedError
 

@@ -9,10 +9,10 @@ from cas.catalogue.closure import check_closure
 from cas.catalogue.context import doing
 from cas.catalogue.draft import DATABASE, PROMPTS, SKILLS, check_parts
 from cas.catalogue.freeze import Terms, check_free, freeze, labels_of
+from cas.catalogue.lookup import any_seed_ref, seed_ref
 from cas.catalogue.parents import NO_PARENT, find_parent
 from cas.catalogue.promote import promote
 from cas.catalogue.publish import change_event, change_refs
-from cas.catalogue.resolve import any_seed_ref, seed_ref
 from cas.catalogue.scratch import scratch
 from cas.catalogue.seed import Seed, seed_from_ref
 from cas.catalogue.sources import check_source

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cas import names
 from cas.catalogue.closure import check_closure
 from cas.catalogue.context import doing
+from cas.catalogue.lookup import tag_ref
 from cas.catalogue.publish import change_event, change_refs
-from cas.catalogue.resolve import resolve_spec, tag_ref
+from cas.catalogue.resolve import resolve_spec
 from cas.errors import NotFoundError, RefusedError
 
 if TYPE_CHECKING:

@@ -2,75 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from cas import names
-from cas.catalogue.closure import check_closure
-from cas.catalogue.context import doing, now
-from cas.catalogue.parents import NO_PARENT, Parent, find_parent
-from cas.catalogue.publish import change_event, change_refs, publish_version, publishing
-from cas.catalogue.resolve import any_version_ref, no_resource, version_ref
-from cas.catalogue.sources import Taker
-from cas.catalogue.version import Added, Version, version_from_ref, version_of
-from cas.digest import Digest
+from cas.catalogue.context import doing
+from cas.catalogue.lookup import any_version_ref, no_resource, version_ref
+from cas.catalogue.version import Version, version_from_ref
 from cas.errors import ConflictError, NotFoundError, RefusedError
-from cas.manifests import TreeRef, VersionManifest, edit_tree
-from cas.objects import TREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cas.catalogue.context import Context
     from cas.catalogue.sources import Source
+    from cas.catalogue.version import Added
     from cas.names import Spec
-    from cas.objects import ObjectWriter
     from cas.progress import Progress
     from cas.refs import Event, Refs, VersionRef
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """Who made a version and why; what all ways to make one have in common."""
-
-    source: str
-    trigger_run: str | None
-    trigger_workspace: str | None
-    description: str
-    meta: Mapping[str, str] | None
-
-    def manifest(
-        self, resource: str, number: int, tree: TreeRef, parent: Parent
-    ) -> VersionManifest:
-        """Return the manifest of a version that is made now."""
-        return VersionManifest(
-            resource=resource,
-            number=number,
-            tree=tree.digest,
-            files=tree.files,
-            bytes=tree.bytes,
-            parents=parent.digests,
-            parent=parent.text,
-            source=self.source,
-            description=self.description,
-            created_at=now(),
-            trigger_run=self.trigger_run,
-            trigger_workspace=self.trigger_workspace,
-            meta=dict(self.meta or {}),
-        )
-
-    def check(self) -> None:
-        """Refuse what no manifest can hold before any work is done."""
-        names.check_text(self.source, "source")
-        names.check_text(self.description, "description")
-        for what in ("trigger_run", "trigger_workspace"):
-            text = getattr(self, what)
-            if text is not None:
-                names.check_text(text, what)
-        for key, text in (self.meta or {}).items():
-            names.check_text(key, "meta key")
-            names.check_text(text, f"meta {key}")
+# Imports inside the methods below are late for start-up time: looking needs none of them.
 
 
 class Versions:
@@ -122,7 +72,8 @@ class Versions:
             NotFoundError: `path` or `parent` names nothing.
             RefusedError: A name, a text or a file is one that a store cannot take.
         """
-        context = self._context
+        from cas.catalogue.adding import Provenance, add_version
+
         names.check_resource(resource)
         provenance = Provenance(
             source=source,
@@ -131,20 +82,17 @@ class Versions:
             description=description,
             meta=meta,
         )
-        provenance.check()
-        with doing(f"adding {resource}"), publishing(context) as writer:
-            context.refs.refresh()
-            came_from = find_parent(context, parent, resource=resource) if parent else None
-            taker = Taker(context, writer, ignore=ignore, workers=workers, progress=progress)
-            tree = taker.take_tree(path).tree
-            return self._publish(
-                writer,
+        with doing(f"adding {resource}"):
+            return add_version(
+                self._context,
                 resource,
-                tree,
+                path,
                 provenance,
-                came_from,
+                parent=parent,
                 if_changed=if_changed,
-                notices=tuple(taker.notices),
+                ignore=ignore,
+                workers=workers,
+                progress=progress,
             )
 
     def edit(
@@ -179,7 +127,8 @@ class Versions:
             NotFoundError: The version, a path to remove or a file to put does not exist.
             RefusedError: A path inside is not one that a tree can hold.
         """
-        context = self._context
+        from cas.catalogue.adding import Provenance, edit_version
+
         provenance = Provenance(
             source=source,
             trigger_run=trigger_run,
@@ -187,32 +136,15 @@ class Versions:
             description=description,
             meta=meta,
         )
-        provenance.check()
-        parsed = _version_spec(spec)
-        removals = [_inner_path(path) for path in remove]
-        places = {_inner_path(path): file for path, file in (put or {}).items()}
-        with doing(f"editing {spec}"), publishing(context) as writer:
-            context.refs.refresh()
-            start = version_ref(context.refs, parsed)
-            origin = VersionManifest.from_bytes(start.manifest_bytes)
-            taker = Taker(context, writer, progress=progress)
-            puts = {path: taker.take(file).entry for path, file in places.items()}
-            tree = edit_tree(
-                context.objects.read,
-                lambda page: writer.put(page, TREE),
-                origin.tree,
-                puts,
-                removals,
-            )
-            came_from = Parent(f"{origin.resource}@v{origin.number}", (Digest(start.digest),))
-            return self._publish(
-                writer,
-                origin.resource,
-                tree,
+        with doing(f"editing {spec}"):
+            return edit_version(
+                self._context,
+                _version_spec(spec),
                 provenance,
-                came_from,
+                put=put or {},
+                remove=remove,
                 if_changed=if_changed,
-                notices=tuple(taker.notices),
+                progress=progress,
             )
 
     def resources(self) -> list[str]:
@@ -248,6 +180,8 @@ class Versions:
         Raises:
             NotFoundError: There is no such version.
         """
+        from cas.catalogue.publish import change_event, change_refs
+
         parsed = _version_spec(spec)
         removed: list[VersionRef] = []
 
@@ -275,6 +209,9 @@ class Versions:
             ConflictError: It is not removed.
             MissingObjectError: Its content is gone.
         """
+        from cas.catalogue.closure import check_closure
+        from cas.catalogue.publish import change_event, change_refs
+
         context = self._context
         parsed = _version_spec(spec)
         with doing(f"undeleting {spec}"), context.publishing():
@@ -314,45 +251,6 @@ class Versions:
                 for ref in refs.versions(name, removed=removed)
             ]
 
-    def _publish(
-        self,
-        writer: ObjectWriter,
-        resource: str,
-        tree: TreeRef,
-        provenance: Provenance,
-        parent: Parent | None,
-        *,
-        if_changed: bool,
-        notices: tuple[str, ...] = (),
-    ) -> Added:
-        """Give a tree the next number; without a parent, the newest version is it."""
-        new_bytes, stored_bytes = writer.new_bytes, writer.stored_bytes
-        newest: VersionRef | None = None
-
-        def make(number: int, latest: VersionRef | None) -> VersionManifest | None:
-            nonlocal newest
-            newest = latest
-            if latest is None:
-                return provenance.manifest(resource, number, tree, parent or NO_PARENT)
-            if if_changed and version_from_ref(latest).tree == tree.digest:
-                return None
-            default = Parent(f"{resource}@v{latest.number}", (Digest(latest.digest),))
-            return provenance.manifest(resource, number, tree, parent or default)
-
-        made = publish_version(self._context, writer, resource, make)
-        if made is None:
-            assert newest is not None
-            version = version_from_ref(newest)
-        else:
-            version = version_of(*made)
-        return Added(
-            **{field.name: getattr(version, field.name) for field in fields(version)},
-            new_bytes=new_bytes,
-            stored_bytes=stored_bytes,
-            unchanged=made is None,
-            notices=notices,
-        )
-
 
 def _version_spec(text: str) -> Spec:
     """Read a spec that must be a whole version."""
@@ -360,8 +258,3 @@ def _version_spec(text: str) -> Spec:
     if spec.kind != "version" or spec.path:
         raise RefusedError(f"{text} is not a version: give RESOURCE@vN", spec=text)
     return spec
-
-
-def _inner_path(path: str) -> bytes:
-    """Return a path inside a tree as bytes; slashes that begin or end it are dropped."""
-    return names.check_path(os.fsencode(path).strip(b"/"))
