@@ -139,4 +139,8 @@ def _label(row: dict[str, Any], run_id: str, resource: str) -> str:
             f"run {run_id} names no {resource} version: {resource}_version is NULL or missing",
             run=run_id,
         )
-    return names.check_label(version if isinstance(version, str) else str(version))
+    if not isinstance(version, str | int):
+        raise RefusedError(
+            f"run {run_id} has a {resource}_version that is no text: {version!r}", run=run_id
+        )
+    return names.check_label(str(version))
