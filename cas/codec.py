@@ -132,6 +132,21 @@ def decode_trusted(data: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = 
     return value
 
 
+def decode_sealed(data: bytes) -> Any:
+    """Return the value of small bytes out of a value that `decode_trusted` gave.
+
+    The fast path for listings of thousands of manifests: nothing is checked but that the bytes
+    are MessagePack.
+
+    Raises:
+        FormatError: They are not.
+    """
+    try:
+        return msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise FormatError(f"bytes are not MessagePack of the kind used here: {error}") from None
+
+
 def _unpack(data: bytes, max_bytes: int, *, use_list: bool, pairs: Any) -> Any:
     size = len(data)
     if size > max_bytes:

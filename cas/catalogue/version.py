@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cas.codec import decode_sealed
 from cas.digest import Digest
-from cas.manifests import VersionManifest
+from cas.errors import FormatError
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Mapping
 
+    from cas.manifests import VersionManifest
     from cas.refs import VersionRef
 
 
@@ -118,6 +121,41 @@ def version_of(manifest: VersionManifest, digest: bytes, removed_at: str | None 
 
 
 def version_from_ref(ref: VersionRef) -> Version:
-    """Return the version that a ref names."""
-    manifest = VersionManifest.from_bytes(ref.manifest_bytes)
-    return version_of(manifest, ref.digest, ref.removed_at)
+    """Return the version that a ref names.
+
+    The manifest was checked when its name was given, and the log's checksums were since, so that
+    it is not checked again: of thousands of versions that would take most of the time.
+
+    Raises:
+        FormatError: The manifest is not one of a version.
+        NewerFormatError: It has a format that this release does not know.
+    """
+    try:
+        kind, number, body = decode_sealed(ref.manifest_bytes)
+        if kind == "version" and number == 1:
+            return Version(
+                resource=ref.resource,
+                number=ref.number,
+                digest=ref.digest,
+                tree=Digest(body["tree"]),
+                parents=tuple(map(Digest, body["parents"])),
+                parent=body["parent"],
+                source=body["source"],
+                description=body["description"],
+                created_at=body["created_at"],
+                trigger_run=body["trigger_run"],
+                trigger_workspace=body["trigger_workspace"],
+                meta=body["meta"],
+                files=body["files"],
+                bytes=body["bytes"],
+                removed_at=ref.removed_at,
+            )
+    except (KeyError, TypeError, ValueError, FormatError):
+        pass
+    return version_of(_manifest(ref.manifest_bytes), ref.digest, ref.removed_at)
+
+
+def _manifest(encoded: builtins.bytes) -> VersionManifest:
+    from cas.manifests import VersionManifest  # late: start-up time
+
+    return VersionManifest.from_bytes(encoded)
