@@ -140,7 +140,7 @@ class _PackCheck:
         rows = list(ENTRY.iter_unpack(index))
         digests = [row[0] for row in rows]
         ordered = all(map(bytes.__lt__, digests, digests[1:]))
-        rows.sort(key=itemgetter(2))
+        rows.sort(key=itemgetter(2, 3))
         problem, ends = _structure(rows, end.index_offset)
         if problem or not ordered:
             problem = problem or "the index is not sorted, or holds an object twice"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 import weakref
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from cas import locking
@@ -192,8 +193,8 @@ def _merge_packs(store: ObjectStore, group: Sequence[Covered], merged: set[bytes
                 going.discard(pack.digest)
                 continue
             data, index = content
-            places = sorted((fields[2], fields) for fields in ENTRY.iter_unpack(index))
-            for offset, (digest, _, _, length, size, encoding, kind, _) in places:
+            rows = sorted(ENTRY.iter_unpack(index), key=itemgetter(2))
+            for digest, _, offset, length, size, encoding, kind, _ in rows:
                 if digest in done or _lies_elsewhere(store, digest, going | merged):
                     continue
                 done.add(digest)

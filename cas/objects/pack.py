@@ -31,6 +31,9 @@ TRAILER: Final = struct.Struct(">QQII32s8s")
 """Entries, where they begin, format, zero, checksum, magic."""
 _SEALED: Final = 24  # bytes of the trailer that its checksum covers
 
+MAX_ENTRIES: Final = 1 << 20
+"""Objects that a pack may hold at most; those that are written here hold fewer."""
+
 _BUFFER: Final = 1 << 20
 
 
@@ -138,8 +141,11 @@ class PackEnd(NamedTuple):
 
     entries: int
     index_offset: int
+    version: int
+    """Not to be believed before the checksum was compared."""
     checksum: bytes
     sealed: bytes
+    """What the checksum covers of the trailer."""
 
 
 def read_end(read_at: Callable[[int, int], bytes], size: int, key: str) -> PackEnd:
@@ -152,7 +158,6 @@ def read_end(read_at: Callable[[int, int], bytes], size: int, key: str) -> PackE
 
     Raises:
         FormatError: It is not the end of a pack of that size.
-        NewerFormatError: The pack is of a newer format.
     """
     if size < HEADER_SIZE + TRAILER.size:
         raise FormatError(f"{key} has {size} bytes, too few for a pack", location=key)
@@ -162,15 +167,11 @@ def read_end(read_at: Callable[[int, int], bytes], size: int, key: str) -> PackE
     count, offset, version, zero, checksum, magic = TRAILER.unpack(data)
     if magic != END:
         raise FormatError(f"{key} does not end like a pack", location=key)
-    if version > FORMAT:
-        raise NewerFormatError(
-            f"{key} is of format {version}, this program knows up to {FORMAT}; update it",
-            location=key,
-        )
-    fits = offset >= HEADER_SIZE and offset + count * ENTRY_SIZE + TRAILER.size == size
-    if version != FORMAT or zero != 0 or not fits:
+    fits = count <= MAX_ENTRIES and offset >= HEADER_SIZE
+    fits = fits and offset + count * ENTRY_SIZE + TRAILER.size == size
+    if zero != 0 or not fits:
         raise FormatError(f"{key} has a trailer that does not fit the file", location=key)
-    return PackEnd(count, offset, checksum, data[:_SEALED])
+    return PackEnd(count, offset, version, checksum, data[:_SEALED])
 
 
 def read_index(read_at: Callable[[int, int], bytes], end: PackEnd, key: str) -> bytes:
@@ -178,9 +179,32 @@ def read_index(read_at: Callable[[int, int], bytes], end: PackEnd, key: str) -> 
 
     Raises:
         FormatError: Header, index or trailer are not what was written.
+        NewerFormatError: The pack is of a newer format.
     """
     header = read_at(0, HEADER_SIZE)
     index = read_at(end.index_offset, end.entries * ENTRY_SIZE)
     if header[: len(MAGIC)] != MAGIC or raw_hash(header + index + end.sealed) != end.checksum:
         raise FormatError(f"{key} has a damaged index", location=key)
+    check_format(end.version, FORMAT, key)
     return index
+
+
+def check_format(version: int, known: int, key: str) -> None:
+    """See that a file is of a format that is known here.
+
+    Args:
+        version: What it says, after a check that it says what was written.
+        known: The newest format of its sort that is known here.
+        key: For messages.
+
+    Raises:
+        NewerFormatError: It is newer.
+        FormatError: There never was such a format.
+    """
+    if version > known:
+        raise NewerFormatError(
+            f"{key} is of format {version}, this program knows up to {known}; update it",
+            location=key,
+        )
+    if version != known:
+        raise FormatError(f"{key} is of format {version}, which there never was", location=key)

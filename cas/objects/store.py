@@ -381,6 +381,7 @@ class ObjectStore:
         if loose:
             yield None
         self.reload()
+        self.index.complete()
         if not loose and self.loose.size(digest) is not None:
             yield None
         for places in (self.index.locate_all, self.index.ask_packs):

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
-from cas.errors import FormatError, NewerFormatError, RefusedError
+from cas.errors import FormatError, RefusedError
 from cas.objects.entries import ENTRY_SIZE, PLACE, Entries, Location
-from cas.objects.pack import Covered
+from cas.objects.pack import Covered, check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -236,16 +236,12 @@ def _read_shape(reader: Reader, key: str) -> tuple[_Shape, tuple[Covered, ...]]:
     count, packs, bits, version, checksum, _ = TRAILER.unpack(end)
     packs_at = _FIRST + count * ENTRY_SIZE
     slots_at = packs_at + packs * PACK.size
-    if version > FORMAT:
-        raise NewerFormatError(
-            f"{key} is of format {version}, this program knows up to {FORMAT}; update it",
-            location=key,
-        )
-    if version != FORMAT or bits > 40 or slots_at + (SLOT.size << bits) + TRAILER.size != size:
+    if bits > 40 or slots_at + (SLOT.size << bits) + TRAILER.size != size:
         raise FormatError(f"{key} has a trailer that does not fit the file", location=key)
     listed = reader.read_at(packs_at, packs * PACK.size)
     if raw_hash(listed + end[:_SEALED]) != checksum or reader.read_at(0, _FIRST) != MAGIC:
         raise FormatError(f"{key} has a damaged list of packs", location=key)
+    check_format(version, FORMAT, key)
     covered = tuple(Covered(*fields) for fields in PACK.iter_unpack(listed))
     digests = [pack.digest for pack in covered]
     if digests != sorted(set(digests)) or sum(pack.entries for pack in covered) != count:
