@@ -41,7 +41,6 @@ WAL = b"-wal"
 SHM = b"-shm"
 JOURNAL = b"-journal"
 
-_MAGIC = b"SQLite format 3\x00"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _PAGES_A_STEP = 2048
 _ATTEMPTS = 5
@@ -49,11 +48,6 @@ _ATTEMPTS = 5
 T = TypeVar("T")
 
 StatKey = tuple[int, int, int, int, int]
-
-
-def is_sqlite(head: bytes) -> bool:
-    """Tell whether a file that begins with ``head`` (16 bytes or more) is a SQLite database."""
-    return head.startswith(_MAGIC)
 
 
 def is_hot_journal(head: bytes) -> bool:
@@ -157,6 +151,29 @@ def read_live(
     raise SourceChangedError(
         f"database {name} keeps changing while it is read; stop its writer or try again"
     )
+
+
+def is_database(src: str | bytes | os.PathLike[str], *, timeout: float = 30.0) -> bool:
+    """Say whether a file is a SQLite database, by asking SQLite.
+
+    Looking at its first bytes would do, but for the close: it would drop the locks that a
+    connection of this process holds on the file.
+
+    Raises:
+        CasError: As `read_live`, of a file that SQLite takes for a database.
+    """
+
+    def probe(uri: str) -> bool:
+        with _connect(uri, timeout) as reader:
+            try:
+                reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.DatabaseError as error:
+                if _code(error) == sqlite3.SQLITE_NOTADB:
+                    return False
+                raise
+        return True
+
+    return read_live(src, probe)
 
 
 def _check_source(source: bytes, name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +13,6 @@ from cas.errors import SourceChangedError
 from cas.ingest.source import changing, failed, join, shown
 from cas.manifests import EXEC, FILE, LINK
 from cas.objects import BLOB
-from cas.sqlite_copy import copy_live
 from cas.statindex import COARSE_NS, FIELDS, settles_at
 
 if TYPE_CHECKING:
@@ -95,6 +93,10 @@ class Files:
         Raises:
             CasError: As `copy_live`; or the store cannot be written.
         """
+        import tempfile  # late: start-up time, and few folders need SQLite
+
+        from cas.sqlite_copy import copy_live
+
         path = os.path.join(self._where, join(chunk.folder, chunk.names[i]))
         with tempfile.TemporaryDirectory(prefix="cas-") as folder:
             copy = os.path.join(os.fsencode(folder), b"copy")

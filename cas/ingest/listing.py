@@ -7,8 +7,8 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from cas.ingest.databases import JOURNAL, WAL
 from cas.spill import Spill
-from cas.sqlite_copy import JOURNAL, WAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

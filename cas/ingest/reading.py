@@ -41,6 +41,10 @@ def read_files(handles: Handles, batch: Sequence[Part]) -> tuple[list[bytes | No
     contents: list[bytes] = []
     fstat, close, open_read, read = os.fstat, os.close, fs.open_read, fs.read
     for folder, names, stats in batch:
+        try:
+            at = handles.get(folder)
+        except OSError:
+            at = -1  # every open below fails
         i = 0
         for name in names:
             size, mtime, ctime, dev, ino = stats[i : i + FIELDS]
@@ -48,7 +52,7 @@ def read_files(handles: Handles, batch: Sequence[Part]) -> tuple[list[bytes | No
             content = b""
             digest = None
             try:
-                fd = open_read(name, handles.get(folder))
+                fd = open_read(name, at)
                 try:
                     content = read(fd, size + 1)
                     st = fstat(fd)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from cas import fs
 from cas.digest import DIGEST_SIZE
 from cas.errors import RefusedError, SourceChangedError, UnsupportedError
+from cas.ingest.databases import side_files
 from cas.ingest.ignore import NAME as IGNORE_FILE
 from cas.ingest.ignore import Rules
 from cas.ingest.listing import Listing, Restless
 from cas.ingest.source import failed, join, shown
 from cas.manifests import EXEC, FILE, LINK, MAX_DEPTH
-from cas.sqlite_copy import JOURNAL, SHM, WAL, is_hot_journal, is_sqlite
 from cas.statindex import FIELDS, MAX_RUN, trusted
 from cas.workspace.memory import MEMORY
 
@@ -394,7 +394,8 @@ class Walk:
         databases: set[bytes] = set()
         for name in names:
             if name in frame.live and name not in frame.side_files:
-                sides = _sides(fd, name)
+                path = os.path.join(self._where, join(frame.path, name))
+                sides = side_files(fd, path, name)
                 if sides:
                     databases.add(name)
                     frame.side_files.update(sides)
@@ -404,31 +405,3 @@ class Walk:
                         "committed, in place of its -wal, -shm and -journal files",
                     )
         return [name for name in names if name not in frame.side_files], databases
-
-
-def _sides(fd: int, name: bytes) -> tuple[bytes, ...]:
-    """Return the side files of a database that others may be writing to; none for any other."""
-    if not is_sqlite(_head(fd, name, 16)):
-        return ()
-    wal = name + WAL
-    try:
-        if stat.S_ISREG(os.lstat(wal, dir_fd=fd).st_mode):
-            return wal, name + SHM, name + JOURNAL
-    except FileNotFoundError:
-        pass
-    journal = name + JOURNAL
-    return (journal,) if is_hot_journal(_head(fd, journal, 8)) else ()
-
-
-def _head(fd: int, name: bytes, length: int) -> bytes:
-    """Return the beginning of a regular file; of anything else nothing."""
-    try:
-        if not stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
-            return b""
-        file = fs.open_read(name, fd)
-    except FileNotFoundError:
-        return b""
-    try:
-        return fs.pread(file, length, 0)
-    finally:
-        os.close(file)
