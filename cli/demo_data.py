@@ -2,6 +2,7 @@
 
 import json
 import random
+import sqlite3
 from pathlib import Path
 
 VIDEOS = ("kitchen", "garden", "street")
@@ -61,8 +62,6 @@ def _texts(directory: Path) -> None:
 
 
 def _database(path: Path) -> None:
-    import sqlite3  # late, here and below: `cas --help` loads this module
-
     database = sqlite3.connect(path)
     with database:
         database.executescript(
@@ -76,8 +75,6 @@ def _database(path: Path) -> None:
 
 def record_run(path: Path, run: str, *, skills: str, score: float) -> None:
     """Add a finished run, with its predictions, to a database."""
-    import sqlite3
-
     database = sqlite3.connect(path)
     with database:
         database.execute(

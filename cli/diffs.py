@@ -73,7 +73,7 @@ def _show_text(session: Session, lines: Iterable[str]) -> bool:
 
 def _lines(found: "cas.Diff", out: Output, stat: bool) -> Iterator[str]:
     def line(word: str, colour: str, path: str, sizes: str) -> str:
-        return f"{out.paint(word, colour):8}  " + (f"{sizes:>22}  " if stat else "") + path
+        return f"{out.paint(word.ljust(8), colour)}  " + (f"{sizes:>22}  " if stat else "") + path
 
     for change in found.removed:
         yield line("removed", "red", out.path(change.path), _sizes(change.old, None))

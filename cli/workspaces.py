@@ -96,7 +96,9 @@ def status(
         ("deleted", "red", found.deleted),
     ):
         for path in paths:
-            session.out.line(f"{session.out.paint(word, colour):8}  {session.out.path(path)}")
+            session.out.line(
+                f"{session.out.paint(word.ljust(8), colour)}  {session.out.path(path)}"
+            )
     if found.interrupted is not None:
         session.note(
             f"an update to {found.interrupted} was cut short; `cas checkout --update` finishes it"

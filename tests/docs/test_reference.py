@@ -15,5 +15,5 @@ def test_the_page_is_generated_from_the_commands():
 
 
 def test_every_command_is_on_the_page():
-    headings = [line for line in reference().splitlines() if line.startswith("## cas ")]
-    assert headings == [f"## cas {name}" for name in COMMANDS]
+    headings = [line.split() for line in reference().splitlines() if line.startswith("## cas ")]
+    assert list(dict.fromkeys(words[2] for words in headings)) == list(COMMANDS)
