@@ -245,15 +245,13 @@ class Applier:
                 self.kept.append(pair.path)
 
     def _remove_directory(self, pair: Pair) -> bool:
-        """Remove a directory if nothing is left in it; True if it is gone."""
+        """Remove a directory if nothing is left in it; True if none is there any more."""
         try:
             st = self._look(pair)
         except _Blocked:
             return False
-        if st is None:
+        if st is None or not stat.S_ISDIR(st.st_mode):
             return True
-        if not stat.S_ISDIR(st.st_mode):
-            return False
         self._handles.drop(pair.path)
         try:
             fs.rmdir(pair.name, dir_fd=self._handles.get(pair.folder))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cas.manifests import Entry
 
 INDEX: Final = b"index-"
-_CLOCK: Final = b"clock"
+CLOCK: Final = b"clock"
 _PATIENCE_S: Final = 3.0
 _BUFFER: Final = 1 << 17
 
@@ -115,12 +115,12 @@ def pass_time(memory: int, newest: int) -> int:
     """
     until = time.monotonic() + _PATIENCE_S
     while True:
-        fd = fs.create_excl(_CLOCK, 0o600, dir_fd=memory)
+        fd = fs.create_excl(CLOCK, 0o600, dir_fd=memory)
         try:
             now = os.fstat(fd).st_ctime_ns
         finally:
             os.close(fd)
-            fs.unlink(_CLOCK, dir_fd=memory)
+            fs.unlink(CLOCK, dir_fd=memory)
         if now > newest or time.monotonic() > until:
             return now
         time.sleep(0.001)

@@ -17,7 +17,7 @@ from cas.checkout.applying import Applier
 from cas.checkout.indexing import Reindex
 from cas.checkout.merging import pairs
 from cas.checkout.modes import check_mode, check_mode_name, mode_used, notices
-from cas.checkout.recording import INDEX, IndexFile, now
+from cas.checkout.recording import CLOCK, INDEX, IndexFile, now
 from cas.checkout.removal import remove_tree
 from cas.checkout.result import CheckedOut
 from cas.checkout.stage import lock_if_possible
@@ -148,7 +148,7 @@ def _clear(opened: Opened) -> None:
     for name in names:
         if name == INCOMING:
             remove_tree(opened.memory, name)
-        elif name.startswith((INDEX, STATE + b".")) and name != current:
+        elif name == CLOCK or (name.startswith((INDEX, STATE + b".")) and name != current):
             fs.unlink(name, dir_fd=opened.memory)
 
 
