@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import grp
 import os
-import shutil
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from cas.catalogue.identity import FILE, FOUNDING, Identity, is_store, new_id
 from cas.catalogue.parents import NO_PARENT
 from cas.catalogue.publish import version_event
 from cas.catalogue.sources import Taker
+from cas.checkout.removal import remove_tree
 from cas.errors import BusyError, ConflictError, NotFoundError, RefusedError
 from cas.locking import try_lock_fd
 from cas.objects import VERSION
@@ -121,11 +122,11 @@ def _building(path: Path, gid: int | None) -> Iterator[LocalBackend]:
     try:
         if not try_lock_fd(fd):
             raise BusyError(f"{path} is being made a store by another process", path=str(path))
-        _clear(path)
+        _clear(path, fd)
         try:
             yield backend
         except BaseException:
-            _empty(path)
+            _empty(fd)
             for directory in made:
                 try:
                     fs.rmdir(directory)
@@ -146,7 +147,7 @@ def _missing(path: Path) -> list[Path]:
     return missing
 
 
-def _clear(path: Path) -> None:
+def _clear(path: Path, fd: int) -> None:
     """See to it that a directory is empty.
 
     Raises:
@@ -154,9 +155,9 @@ def _clear(path: Path) -> None:
     """
     if is_store(path):
         raise ConflictError(f"{path} is a store already", path=str(path))
-    there = os.listdir(path)
+    there = os.listdir(fd)
     if FOUNDING in there:
-        _empty(path)
+        _empty(fd)
     elif there:
         raise ConflictError(
             f"{path} is not empty; name a directory that is empty or does not exist",
@@ -164,14 +165,13 @@ def _clear(path: Path) -> None:
         )
 
 
-def _empty(path: Path) -> None:
-    """Remove all that is in a directory, what marks it as unfinished last."""
-    for name in sorted(os.listdir(path), key=FOUNDING.__eq__):
-        inside = path / name
-        if inside.is_dir() and not inside.is_symlink():
-            shutil.rmtree(inside)
+def _empty(fd: int) -> None:
+    """Remove all that is in an open directory, what marks it as unfinished last."""
+    for name in sorted(os.listdir(fd), key=FOUNDING.__eq__):
+        if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+            remove_tree(fd, os.fsencode(name))
         else:
-            fs.unlink(inside)
+            fs.unlink(name, dir_fd=fd)
 
 
 def _group(path: Path, shared: bool | str | None) -> int | None:

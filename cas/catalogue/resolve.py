@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cas import names
 from cas.catalogue.lookup import SHOWN, seed_ref, tag_ref, version_ref
-from cas.digest import Digest
+from cas.digest import DIGEST_SIZE, Digest
 from cas.errors import FormatError, NotFoundError, RefusedError
 from cas.manifests import (
     DIR,
@@ -129,6 +129,8 @@ def _start(context: Context, spec: Spec) -> _Start:
 
 
 def _by_prefix(context: Context, prefix: str) -> Digest:
+    if len(prefix) == 2 * DIGEST_SIZE and context.objects.has(bytes.fromhex(prefix)):
+        return Digest.parse(prefix)
     found = context.objects.find(prefix)
     if not found:
         raise NotFoundError(f"no object has a digest that begins with {prefix}", spec=prefix)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cas import fs
+from cas.checkout.removal import remove_tree
 from cas.locking import try_lock_fd
 
 if TYPE_CHECKING:
@@ -35,39 +36,45 @@ def scratch(context: Context) -> Iterator[Path]:
             yield Path(folder)
         return
     local.make_directories([_PARENT])
-    parent = local.root / _PARENT
-    _sweep(parent)
-    path, fd = _make(parent)
+    parent = fs.open_dir(local.root / _PARENT)
     try:
-        yield path
-    finally:
-        os.close(fd)
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _make(parent: Path) -> tuple[Path, int]:
-    """Make a folder and lock it; return its path and the descriptor that holds the lock."""
-    while True:
-        path = parent / os.urandom(16).hex()
-        fs.mkdir(path, 0o700)
+        _sweep(parent)
+        name, fd = _make(parent)
         try:
-            fd = fs.open_dir(path)
+            yield local.root / _PARENT / name
+        finally:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                remove_tree(parent, name.encode())
+    finally:
+        os.close(parent)
+
+
+def _make(parent: int) -> tuple[str, int]:
+    """Make a folder and lock it; return its name and the descriptor that holds the lock."""
+    while True:
+        name = os.urandom(16).hex()
+        fs.mkdir(name, 0o700, dir_fd=parent)
+        try:
+            fd = fs.open_dir(name, dir_fd=parent)
         except FileNotFoundError:
             continue  # swept by another process before it was locked
         if try_lock_fd(fd) and os.fstat(fd).st_nlink:
-            return path, fd
+            return name, fd
         os.close(fd)
 
 
-def _sweep(parent: Path) -> None:
+def _sweep(parent: int) -> None:
     """Remove the folders whose process is gone."""
-    for entry in os.scandir(parent):
+    for name in os.listdir(parent):
         try:
-            fd = fs.open_dir(entry.path)
+            fd = fs.open_dir(name, dir_fd=parent)
         except OSError:
             continue  # gone, or another user's
         try:
             if try_lock_fd(fd):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(parent, name.encode())
+        except OSError:
+            continue  # another sweeper was faster
         finally:
             os.close(fd)
