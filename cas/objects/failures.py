@@ -1,13 +1,23 @@
-"""How the object store says that an object is missing, corrupt or too large."""
+"""How the object store says what is wrong."""
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cas.errors import CorruptObjectError, MissingObjectError, RefusedError
+from cas.errors import (
+    CorruptObjectError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    RefusedError,
+    environment_failure,
+)
 from cas.objects.pack import pack_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cas.objects.entries import Location
 
 
@@ -37,3 +47,18 @@ def too_large(digest: bytes, size: int, limit: int) -> RefusedError:
         f"object {digest.hex()} has {size} bytes, at most {limit} are taken here",
         digest=digest.hex(),
     )
+
+
+@contextmanager
+def unnamed() -> Iterator[None]:
+    """Say of something that nothing names yet that it failed, not that its outcome is unknown.
+
+    Whether its file is there or not makes no difference: trying again is safe either way.
+    """
+    try:
+        yield
+    except OutcomeUnknownError as error:
+        if error.errno is None:
+            raise
+        cause = OSError(error.errno, os.strerror(error.errno), error.facts.get("key"))
+        raise environment_failure(cause, "writing to the store") from error

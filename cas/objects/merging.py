@@ -16,7 +16,7 @@ import threading
 import weakref
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cas import locking
 from cas.backends import Missing
@@ -24,6 +24,7 @@ from cas.digest import hash_bytes
 from cas.errors import BusyError, CorruptObjectError, EnvironmentFailure, FormatError
 from cas.objects.entries import ENTRY, in_memory
 from cas.objects.pack import PackBuilder, pack_key, read_end, read_index
+from cas.objects.table import PREFIX as TABLES
 from cas.objects.table import Run, Table, table_key, write_table
 
 if TYPE_CHECKING:
@@ -47,21 +48,26 @@ _guard = threading.Lock()
 
 
 def tidy(store: ObjectStore) -> None:
-    """Merge packs and tables if there are too many; left out while another process does it.
+    """Merge packs and tables if there are too many.
 
-    Raises:
-        EnvironmentFailure: The disk failed; nothing is lost.
+    Left out while another process does it, and left for another time where the disk is full or
+    fails: whoever asks for it has just stored something, and that stands.
     """
-    with _merge_lock(store.backend) as held:
-        if held:
-            _tidy(store, packs=True)
+    _try(store, packs=True)
 
 
 def tidy_tables(store: ObjectStore) -> None:
     """Merge tables only: for a writer in the middle of a long add."""
-    with _merge_lock(store.backend) as held:
-        if held:
-            _tidy(store, packs=False)
+    _try(store, packs=False)
+
+
+def _try(store: ObjectStore, *, packs: bool) -> None:
+    try:
+        with _merge_lock(store.backend) as held:
+            if held:
+                _tidy(store, packs=packs)
+    except EnvironmentFailure:
+        store.reload()
 
 
 @contextmanager
@@ -124,16 +130,19 @@ def _tidy(store: ObjectStore, *, packs: bool) -> None:
         for pack in run.packs
         if pack.digest in new or (pack.digest in present and pack.digest not in staying)
     )
+    if keep:
+        # First, since what is written in their place may well get the same name.
+        for key in [key for key in index.damaged if key.startswith(TABLES)]:
+            store.backend.delete(key)
     written = write_table(store.backend, runs, keep) if keep else None
     dead = [
-        table
+        table.digest
         for table in index.tables
         if table in tables or not any(pack.digest in present for pack in table.packs)
     ]
-    damaged = [key for key in index.damaged if key.startswith("index/")] if keep else []
-    for key in [*(table_key(table.digest) for table in dead), *damaged]:
-        if written is None or key != table_key(written):
-            store.backend.delete(key)
+    for digest in dead:
+        if digest != written:
+            store.backend.delete(table_key(digest))
     for digest in merged:
         store.backend.delete(pack_key(digest))
     if merged or written is not None or dead:
@@ -182,17 +191,16 @@ def _merge_packs(store: ObjectStore, group: Sequence[Covered], merged: set[bytes
     Returns:
         The new packs.
     """
-    going = {pack.digest for pack in group}
+    sound = [pack for pack in group if _sound_content(store.backend, pack) is not None]
+    if len(sound) < FAN // 2:
+        return []
+    going = {pack.digest for pack in sound}
     done: set[bytes] = set()
     runs: list[Run] = []
     builder: PackBuilder | None = None
     try:
-        for pack in group:
-            content = _sound_content(store.backend, pack)
-            if content is None:
-                going.discard(pack.digest)
-                continue
-            data, index = content
+        for pack in sound:
+            data, index = _sound_content(store.backend, pack) or _vanished(pack)
             rows = sorted(ENTRY.iter_unpack(index), key=itemgetter(2))
             for digest, _, offset, length, size, encoding, kind, _ in rows:
                 if digest in done or _lies_elsewhere(store, digest, going | merged):
@@ -229,6 +237,11 @@ def _sound_content(backend: Backend, pack: Covered) -> tuple[bytes, bytes] | Non
         return data, read_index(read_at, read_end(read_at, len(data), key), key)
     except (Missing, FormatError, EnvironmentFailure):
         return None
+
+
+def _vanished(pack: Covered) -> NoReturn:
+    key = pack_key(pack.digest)
+    raise EnvironmentFailure(f"{key} changed while it was merged; nothing is lost", location=key)
 
 
 def _lies_elsewhere(store: ObjectStore, digest: bytes, going: set[bytes]) -> bool:

@@ -318,10 +318,9 @@ class ObjectStore:
         return ObjectWriter(self, relied=relied)
 
     def tidy(self) -> None:
-        """Merge small packs and tables if there are too many; left out while another does it.
+        """Merge small packs and tables if there are too many.
 
-        Raises:
-            EnvironmentFailure: The disk failed; nothing is lost.
+        Left out while another process does it, or when the disk is full or fails.
         """
         tidy(self)
 

@@ -12,7 +12,7 @@ from cas.digest import Digest, hash_bytes
 from cas.errors import CorruptObjectError
 from cas.objects.compression import Compressor
 from cas.objects.entries import BLOB, MAX_PACKED, in_memory
-from cas.objects.failures import missing
+from cas.objects.failures import missing, unnamed
 from cas.objects.large import Source, Twins, stage
 from cas.objects.loose import loose_key
 from cas.objects.merging import PACK_OBJECTS, tidy_tables
@@ -239,10 +239,11 @@ class ObjectWriter:
         covered, index = pack.seal()
 
         def place() -> Digest:
-            with pack.staging as staging:
+            with unnamed(), pack.staging as staging:
                 self._backend.put_if_absent(pack_key(covered.digest), staging)
             run = Run(in_memory(index), (covered,))
-            return write_table(self._backend, [run], frozenset((covered.digest,)))
+            with unnamed():
+                return write_table(self._backend, [run], frozenset((covered.digest,)))
 
         def placed(table: Digest) -> None:
             self._store.index.add(table)
@@ -289,7 +290,7 @@ class ObjectWriter:
         key = loose_key(digest)
 
         def place() -> bool:
-            with staging:
+            with unnamed(), staging:
                 if self._backend.put_if_absent(key, staging):
                     return True
                 with self._backend.open(key) as reader:
