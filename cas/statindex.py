@@ -11,6 +11,7 @@ same tick of the clock in which it was looked at keeps its stat.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cas import codec, fs
@@ -90,10 +91,15 @@ class Run(NamedTuple):
     """`DIGEST_SIZE` bytes an entry."""
 
     def settled(self) -> bool:
-        """Tell that every entry is trusted; may say no where `trusted` says yes."""
+        """Tell that every entry is trusted."""
         stats = self.stats
-        newest = max(max(stats[1::FIELDS]), max(stats[2::FIELDS]))
-        return newest + COARSE_NS <= self.at_ns
+        ctimes = stats[2::FIELDS]
+        newest = max(max(stats[1::FIELDS]), max(ctimes))
+        if newest + COARSE_NS <= self.at_ns:
+            return True
+        if newest + fs.CLOCK_GRAIN_NS > self.at_ns:
+            return False
+        return all(map(trusted, stats[1::FIELDS], ctimes, repeat(self.at_ns)))
 
     def entries(self) -> Iterator[Entry]:
         """Yield the run's entries in order."""

@@ -64,9 +64,11 @@ class StatCache:
             fd = fs.open_read(self._name, self._folder)
         except OSError:
             return
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            return
         self._old_file = os.fdopen(fd, "rb", _BUFFER)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            self.old = StatIndexReader(_Source(self._old_file))
+        self.old = StatIndexReader(_Source(self._old_file))
 
     def _begin_new(self) -> None:
         try:

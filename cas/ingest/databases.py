@@ -12,6 +12,8 @@ WAL: Final = b"-wal"
 SHM: Final = b"-shm"
 JOURNAL: Final = b"-journal"
 _JOURNAL_MAGIC_SIZE: Final = 8
+_SMALLEST_PAGE: Final = 512
+"""A database has at least one page; of less SQLite would make an empty one."""
 
 
 def side_files(folder: int, path: bytes, name: bytes) -> tuple[bytes, ...]:
@@ -30,7 +32,7 @@ def side_files(folder: int, path: bytes, name: bytes) -> tuple[bytes, ...]:
     """
     from cas.sqlite_copy import is_database, is_hot_journal  # late: few folders need SQLite
 
-    if not _size(folder, name):
+    if (_size(folder, name) or 0) < _SMALLEST_PAGE:
         return ()
     if _size(folder, name + WAL) is not None:
         sides: tuple[bytes, ...] = (name + WAL, name + SHM, name + JOURNAL)

@@ -59,8 +59,10 @@ def make(path, folder):
 
 def taken_by_git(path, git):
     listed = subprocess.run(
-        ["git", f"--git-dir={git}", f"--work-tree={path}", "ls-files", "-z"]
-        + ["--others", "--exclude-per-directory=.casignore"],
+        [
+            *("git", f"--git-dir={git}", f"--work-tree={path}", "ls-files", "-z"),
+            *("--others", "--exclude-per-directory=.casignore"),
+        ],
         cwd=path,
         capture_output=True,
         check=True,

@@ -155,10 +155,9 @@ def test_whole_seconds_are_taken_for_a_coarse_clock():
     assert trusted(second, second, second + COARSE_NS)
 
 
-def test_a_settled_run_has_only_trusted_entries():
+@pytest.mark.parametrize("mtime", [5, 10**18 - GRAIN_NS, 10**18 - GRAIN_NS + 1, 10**18])
+@pytest.mark.parametrize("behind", [0, 1, GRAIN_NS - 1, GRAIN_NS, COARSE_NS - 1, COARSE_NS, 10**10])
+def test_a_run_is_settled_when_all_its_entries_are_trusted(mtime, behind):
     at = 10**18
-    for newest in (at - COARSE_NS - 1, at - COARSE_NS, at - COARSE_NS + 1, at):
-        run = Run(b"", at, [b"a", b"b"], "ff", [1, 5, 5, 1, 1, 1, 7, newest, 1, 2], bytes(64))
-        if run.settled():
-            assert all(trusted(e.mtime_ns, e.ctime_ns, e.at_ns) for e in run.entries())
-    assert not run.settled()
+    run = Run(b"", at, [b"a", b"b"], "ff", [1, 5, 5, 1, 1, 1, mtime, at - behind, 1, 2], bytes(64))
+    assert run.settled() == all(trusted(e.mtime_ns, e.ctime_ns, e.at_ns) for e in run.entries())
