@@ -65,7 +65,9 @@ def found(
     with doing(f"making the store {path}"), _building(path, gid) as backend:
         identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
         backend.put_if_absent(FOUNDING, identity.to_bytes())
-        backend.make_directories(["locks", "packs", "workspaces"])
+        backend.make_directories(["log", "packs", "workspaces"])
+        for lock in ("locks/publish", "locks/merge"):
+            backend.put(lock, b"")  # made here, so that all of a group may open them
         begin: Event = {
             "type": "init",
             "store_id": identity.id,

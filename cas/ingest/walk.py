@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from cas.workspace.handles import Handles
 
 _RULES_BYTES: Final = 1 << 20
-_STORE_FILE: Final = b"store.json"
+# Of a store, and of one that is being made.
+_STORE_FILES: Final = (b"store.json", b"store.json.new")
 _STORE_FOLDERS: Final = (b"log", b"packs")
-_MARKS: Final = frozenset((IGNORE_FILE, _STORE_FILE, *_STORE_FOLDERS))
+_MARKS: Final = frozenset((IGNORE_FILE, *_STORE_FILES, *_STORE_FOLDERS))
 
 _SPECIAL: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -227,7 +228,8 @@ class Walk:
         try:
             fd = self._handles.get(path)
             listing = Listing(fd, _MARKS)
-            if listing.has_file(_STORE_FILE) and all(map(listing.has_folder, _STORE_FOLDERS)):
+            store = any(map(listing.has_file, _STORE_FILES))
+            if store and all(map(listing.has_folder, _STORE_FOLDERS)):
                 self._notice(path, "is a store and was left out")
                 return None
             if self._ignore and listing.has_file(IGNORE_FILE):

@@ -80,7 +80,9 @@ def test_get_takes_latest_a_label_or_a_number(store, skills):
     store.versions.add("skills", skills)
     assert store.versions.get("skills").number == 2
     assert store.versions.get("skills", "v1") == store.versions.get("skills", 1)
-    with pytest.raises(cas.NotFoundError, match="version skills@v3 not found; the newest is skills@v2"):
+    with pytest.raises(
+        cas.NotFoundError, match="version skills@v3 not found; the newest is skills@v2"
+    ):
         store.versions.get("skills", 3)
 
 
@@ -129,7 +131,9 @@ def test_a_single_file_becomes_a_tree_of_one(store, skills):
     assert read_state(store, added.spec) == {b"a.md": ("file", b"one")}
 
 
-def test_a_text_that_exists_is_a_path_also_if_it_reads_as_a_spec(store, skills, monkeypatch, tmp_path):
+def test_a_text_that_exists_is_a_path_also_if_it_reads_as_a_spec(
+    store, skills, monkeypatch, tmp_path
+):
     store.versions.add("skills", skills)
     materialise({b"x": ("file", b"path")}, tmp_path / "skills@v1")
     monkeypatch.chdir(tmp_path)
@@ -145,7 +149,18 @@ def test_a_source_that_does_not_exist_is_not_found(store, skills, monkeypatch, t
     assert store.versions.resources() == ["skills"]
 
 
-BAD_NAMES = ["../../x", "/absolute", "", "nul\0", "new\nline", "n" * 300, "a//b", ".", "a/..", "a b"]
+BAD_NAMES = [
+    "../../x",
+    "/absolute",
+    "",
+    "nul\0",
+    "new\nline",
+    "n" * 300,
+    "a//b",
+    ".",
+    "a/..",
+    "a b",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
