@@ -56,8 +56,12 @@ class StatCache:
             self._folder = _open_folder(folder)
         except OSError:
             return
-        self._open_old()
-        self._begin_new()
+        try:
+            self._open_old()
+            self._begin_new()
+        except BaseException:
+            self.close()
+            raise
 
     def _open_old(self) -> None:
         try:
@@ -112,9 +116,9 @@ class StatCache:
         Args:
             changed: Whether it says anything that the old one did not.
         """
-        if self._folder < 0:
-            return
         try:
+            if self._folder < 0:
+                return
             if not changed and self.old is not None and not self.old.damaged:
                 fs.touch(self._name, self._folder)
             elif self.new is not None and self._new_file is not None:
@@ -125,7 +129,8 @@ class StatCache:
                     _prune(self._folder)
         except OSError:
             pass
-        self.close()
+        finally:
+            self.close()
 
     def _place(self, fd: int) -> None:
         if not self._temporary:
@@ -136,27 +141,29 @@ class StatCache:
 
     def close(self) -> None:
         """Close everything, and drop a new index that was not saved; may be called again."""
-        self._drop_new()
         self.old = None
-        if self._old_file is not None:
-            self._old_file.close()
-            self._old_file = None
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        old, self._old_file = self._old_file, None
+        if old is not None:
+            old.close()
+        try:
+            self._drop_new()
+        finally:
+            folder, self._folder = self._folder, -1
+            if folder >= 0:
+                os.close(folder)
 
     def _drop_new(self) -> None:
         self.new = None
         self._broken = True
+        file, self._new_file = self._new_file, None
+        temporary, self._temporary = self._temporary, ""
         try:
-            if self._new_file is not None:
-                self._new_file.close()
-            if self._temporary:
-                fs.unlink(self._temporary, self._folder)
+            if file is not None:
+                file.close()
+            if temporary:
+                fs.unlink(temporary, self._folder)
         except OSError:
             pass
-        self._new_file = None
-        self._temporary = ""
 
     def __enter__(self) -> Self:
         """Return itself."""
