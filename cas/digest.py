@@ -78,16 +78,20 @@ def hash_bytes(data: bytes | bytearray | memoryview) -> Digest:
 
 
 class Hasher:
-    """Digest of bytes that come in pieces."""
+    """Digest of bytes that come in pieces.
+
+    Args:
+        parallel: Hash large pieces on all cores; False where other work keeps those busy.
+    """
 
     __slots__ = ("_state",)
 
-    def __init__(self) -> None:
+    def __init__(self, *, parallel: bool = True) -> None:
         """Start with no bytes."""
-        self._state = blake3(max_threads=blake3.AUTO)
+        self._state = blake3(max_threads=blake3.AUTO if parallel else 1)
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next piece; large pieces are hashed on all cores."""
+        """Take the next piece."""
         self._state.update(data)
 
     def digest(self) -> Digest:
