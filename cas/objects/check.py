@@ -419,6 +419,8 @@ def _lost(store: ObjectStore, table: Table) -> Iterator[Finding]:
         for start in range(0, len(block), ENTRY_SIZE):
             pack = gone.get(int.from_bytes(block[start + 32 : start + 36]))
             digest = block[start : start + 32]
-            if pack is not None and not store.has(digest):
+            if pack is None or store.index.holds(digest) or store.loose.size(digest) is not None:
+                continue
+            if next(store.index.ask_packs(digest), None) is None:
                 detail = "the pack that held it is not there"
                 yield Finding(MISSING, Digest(digest), pack_key(pack), detail)

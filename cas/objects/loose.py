@@ -93,11 +93,19 @@ class LooseObjects:
 
     def size(self, digest: bytes) -> int | None:
         """Return how many bytes a loose object has, or None if there is none."""
+        found = self.look(digest)
+        return None if found is None else found[0]
+
+    def look(self, digest: bytes) -> tuple[int, int] | None:
+        """Return size and time of the last change of a loose object, or None if there is none.
+
+        The time is in ns since 1970, and 0 where nothing is ever waiting to become durable.
+        """
         text = digest.hex()
         if self._root is None:
             try:
                 with self._backend.open(loose_key(digest)) as reader:
-                    return reader.size
+                    return reader.size, 0
             except Missing:
                 return None
         fan = text[:2]
@@ -109,7 +117,7 @@ class LooseObjects:
             return None
         except OSError as error:
             raise environment_failure(error, f"looking at {loose_key(digest)}") from error
-        return st.st_size if stat.S_ISREG(st.st_mode) else None
+        return (st.st_size, st.st_ctime_ns) if stat.S_ISREG(st.st_mode) else None
 
     def open(self, digest: bytes) -> Reader:
         """Open a loose object.

@@ -105,21 +105,24 @@ class ObjectStore:
     # --- is it there ---------------------------------------------------------------------------
 
     def has(self, digest: bytes) -> bool:
-        """Say whether an object is stored, as far as is known since the last `reload`."""
-        if self.index.holds(digest) or self.loose.size(digest) is not None:
-            return True
-        if self.index.is_complete:
-            return False
-        self.index.complete()
-        return self.index.holds(digest)
+        """Say whether an object is stored."""
+        return self.has_many((digest,))[0]
 
     def has_many(self, digests: Iterable[bytes]) -> list[bool]:
-        """Say for each object whether it is stored."""
-        return [self.has(digest) for digest in digests]
+        """Say for each object whether it is stored.
 
-    def sizes(self, digests: Iterable[bytes]) -> list[int | None]:
-        """Return how many bytes each object has; None for one that is not stored."""
-        return [self._size(digest) for digest in digests]
+        Whatever is not found at first is looked for again among what others stored meanwhile.
+        """
+        asked = list(digests)
+        holds, loose = self.index.holds, self.loose.size
+        there = [holds(digest) or loose(digest) is not None for digest in asked]
+        if not all(there):
+            self.reload()
+            self.index.complete()
+            for number, digest in enumerate(asked):
+                if not there[number]:
+                    there[number] = holds(digest) or loose(digest) is not None
+        return there
 
     def info(self, digest: bytes) -> ObjectInfo:
         """Return what is known about an object.

@@ -32,6 +32,8 @@ _BATCH: Final = 1024
 _TABLES: Final = 8
 """Packs sealed by one writer after which the tables are looked at."""
 _ATTEMPTS: Final = 5
+_SETTLED_NS: Final = 300_000_000_000
+"""A file that was not touched for so long is on the disk: kernels wait for half a minute."""
 
 
 class ObjectWriter:
@@ -58,7 +60,8 @@ class ObjectWriter:
         self._own: set[bytes] = set()
         self._relied: dict[bytes, bytes] = {}
         self._relied_loose: dict[bytes, int] = {}
-        self._settle: dict[str, str] = {}
+        self._settle: set[str] = set()
+        self._directories: set[str] = set()
         self._unproven: list[bytes] = []
         self._twins = Twins(store.loose)
         self._after_flush: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -209,9 +212,10 @@ class ObjectWriter:
         if self._relies:
             self._check_packs()
             self._check_loose()
-            self._backend.settle(sorted(self._settle.values()))
+            self._backend.settle(sorted(self._settle))
         self._relied.clear()
         self._settle.clear()
+        self._directories.clear()
         while self._after_flush:
             self._after_flush.pop(0)[0]()
 
@@ -361,6 +365,8 @@ class ObjectWriter:
         try:
             with self._backend.open(key) as reader:
                 size = reader.size
+                fd = reader.fileno()
+                changed_ns = 0 if fd is None else os.fstat(fd).st_ctime_ns
         except Missing:
             return False
         expected = sizes.get(pack, size)
@@ -370,15 +376,16 @@ class ObjectWriter:
                 "restore it from another copy of the store",
                 location=key,
             )
-        self._settle["packs"] = key
+        self._rely(key, changed_ns)
         return True
 
     def _check_loose(self) -> None:
         for digest, size in self._relied_loose.items():
             key = loose_key(digest)
-            actual = self._store.loose.size(digest)
-            if actual is None:
+            found = self._store.loose.look(digest)
+            if found is None:
                 raise missing(digest)
+            actual, changed_ns = found
             if actual != size:
                 raise CorruptObjectError(
                     f"{key} is damaged: it has {actual} bytes, {size} are recorded; "
@@ -386,5 +393,12 @@ class ObjectWriter:
                     digest=digest.hex(),
                     location=key,
                 )
-            self._settle[key[: len("loose/00")]] = key
+            self._rely(key, changed_ns)
         self._relied_loose.clear()
+
+    def _rely(self, key: str, changed_ns: int) -> None:
+        """Take note of what is to be settled: each young file, and one in each directory."""
+        directory = key.rpartition("/")[0]
+        if directory not in self._directories or changed_ns + _SETTLED_NS > time.time_ns():
+            self._directories.add(directory)
+            self._settle.add(key)
