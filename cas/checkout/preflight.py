@@ -17,7 +17,7 @@ from cas import fs
 from cas.checkout.removal import empty_tree, remove_tree
 from cas.errors import RefusedError, UnsupportedError
 from cas.manifests import DIR, LINK
-from cas.workspace.handles import Handles
+from cas.workspace.handles import Handles, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,7 +190,7 @@ def _cannot(path: bytes, why: str) -> RefusedError:
 
 
 def _names_in(directory: int) -> set[bytes]:
-    with os.scandir(directory) as listing:
+    with scan(directory) as listing:
         return {os.fsencode(entry.name) for entry in listing}
 
 

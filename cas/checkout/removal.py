@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from cas import fs
-from cas.workspace.handles import Handles
+from cas.workspace.handles import Handles, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def _remove_files(fd: int) -> list[bytes]:
     """Remove what is no directory, and return some of the directories."""
     below: list[bytes] = []
     while not below:
-        with os.scandir(fd) as listing:
+        with scan(fd) as listing:
             some = [
                 (os.fsencode(entry.name), entry.is_dir(follow_symlinks=False))
                 for entry in islice(listing, _AT_ONCE)

@@ -17,6 +17,7 @@ from cas import fs
 from cas.checkout.removal import remove_tree
 from cas.errors import ConflictError, RefusedError, UnsupportedError, environment_failure
 from cas.locking import try_lock_fd
+from cas.workspace.handles import scan
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -96,7 +97,7 @@ class Stage:
             )
         fd = fs.open_dir(name, dir_fd=self._parent)
         try:
-            with os.scandir(fd) as listing:
+            with scan(fd) as listing:
                 empty = next(iter(listing), None) is None
         finally:
             os.close(fd)
@@ -114,7 +115,7 @@ class Stage:
     def _remove_stale(self) -> None:
         prefix = self._prefix()
         length = len(prefix) + 16
-        with os.scandir(self._parent) as listing:
+        with scan(self._parent) as listing:
             names = [os.fsencode(entry.name) for entry in listing]
         for name in names:
             if name.startswith(prefix) and len(name) == length:

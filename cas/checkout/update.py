@@ -33,6 +33,7 @@ from cas.errors import (
 )
 from cas.progress import Meter
 from cas.workspace.changes import open_index
+from cas.workspace.handles import scan
 from cas.workspace.memory import (
     INCOMING,
     LOCK,
@@ -143,7 +144,7 @@ def _locked(opened: Opened) -> Iterator[None]:
 def _clear(opened: Opened) -> None:
     """Remove what an update that was cut short left in the memory."""
     current = opened.state.index.encode()
-    with os.scandir(opened.memory) as listing:
+    with scan(opened.memory) as listing:
         names = [os.fsencode(entry.name) for entry in listing]
     for name in names:
         if name == INCOMING:

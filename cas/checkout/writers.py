@@ -73,7 +73,7 @@ class Writers:
         local = objects.backend.local
         init: list[Any] = []
         if local is not None:
-            place = [os.fsencode(local.root), objects.loose_threshold]
+            place = [os.fsencode(local.root), local.shared_gid, objects.loose_threshold]
             init = [*place, *same_as(path, root), mode, sync]
         self._crew = Crew(
             self._write_here,
@@ -163,10 +163,11 @@ def serve(init: list[Any]) -> Callable[[list[Any]], list[Any]]:
     """Return what writes batches in a worker process.
 
     Args:
-        init: The store's path as bytes, its threshold for loose objects, what `open_same` takes,
-            the mode, and whether all will be synced.
+        init: The store's path as bytes, its group, its threshold for loose objects, what
+            `open_same` takes, the mode, and whether all will be synced.
     """
-    store, threshold, path, device, inode, mode, sync = init
-    objects = ObjectStore(LocalBackend(os.fsdecode(store)), loose_threshold=threshold)
+    store, group, threshold, path, device, inode, mode, sync = init
+    backend = LocalBackend(os.fsdecode(store), shared_gid=group)
+    objects = ObjectStore(backend, loose_threshold=threshold)
     writer = Writer(objects, open_same(path, device, inode), mode, sync=sync)
     return lambda message: _write(writer, message)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from cas.errors import FormatError
 from cas.manifests import DIR, EXEC, FILE, LINK
 from cas.spill import Spill
-from cas.workspace.handles import Handles
+from cas.workspace.handles import Handles, scan
 from cas.workspace.memory import MEMORY
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _Frame:
     def __init__(self, path: bytes, fd: int) -> None:
         self.path = path
         self.spill: Spill | None = None
-        with os.scandir(fd) as listing:
+        with scan(fd) as listing:
             names = (entry.name for entry in listing)
             self.rest = set(islice(names, _LISTED))
             if len(self.rest) == _LISTED:
@@ -167,7 +167,7 @@ class Alongside:
             if not stat.S_ISDIR(os.stat(last, dir_fd=at, follow_symlinks=False).st_mode):
                 self.extra.append(path)
                 continue
-            with os.scandir(self._handles.get(path)) as listing:
+            with scan(self._handles.get(path)) as listing:
                 below = [os.fsencode(entry.name) for entry in listing]
             if not below:
                 self.extra.append(path)

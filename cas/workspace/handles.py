@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Self
 from cas import fs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
 LIMIT = 48
 """Directories held open at most, far below any system's limit on open files."""
+
+
+def scan(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+    """List an open directory as it is now; a context manager, like `os.scandir`.
+
+    Some filesystems (btrfs) show through a descriptor only what was there when it was opened or
+    last rewound.
+    """
+    os.lseek(directory, 0, os.SEEK_SET)
+    return os.scandir(directory)
 
 
 class Handles:
