@@ -164,7 +164,6 @@ def narrow(request, tmp_path):
         ({b"A": ("file", b"1"), b"a": ("file", b"2")}, "'a'"),
         ({b"x:y": ("file", b"1")}, "'x:y'"),
         ({b"d": {b"link": ("symlink", b"x")}}, "'d/link'"),
-        ({b"\xff": ("file", b"")}, "udcff"),
     ],
 )
 def test_what_a_filesystem_cannot_hold_is_refused_before_the_first_byte(
