@@ -239,8 +239,8 @@ class ObjectWriter:
         """End the current pack and see to it that pack and table get in place, in this order."""
         pack = self._pack
         assert pack is not None, "only an open pack is sealed"
-        self._pack = None
         covered, index = pack.seal()
+        self._pack = None  # only now: a pack that could not be sealed is discarded on leaving
 
         def place() -> Digest:
             with unnamed(), pack.staging as staging:
