@@ -93,7 +93,11 @@ def _prove(
             )
         if target is not None and offline:
             return cas.verify_workspace(target, workers=session.workers, progress=progress)
-        return session.store().verify(
+        try:
+            store = session.store()
+        except cas.DamagedError as error:
+            return cas.VerifyReport.of_unopenable(error)
+        return store.verify(
             target,
             quick=quick,
             sample=share,

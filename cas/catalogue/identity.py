@@ -25,6 +25,8 @@ FOLDER = ".cas"
 """The directory of a store that lies inside the folder it serves."""
 FORMAT = 1
 
+_CATALOGUE = os.path.join("log", "catalogue")
+
 _MAX_BYTES = 64 << 10
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -63,7 +65,13 @@ def new_id() -> str:
 
 def is_store(directory: Path) -> bool:
     """Tell whether a directory is a store, whole or damaged."""
-    return os.path.lexists(directory / FILE)
+    return os.path.lexists(directory / FILE) or _lost_its_file(directory)
+
+
+def _lost_its_file(directory: Path) -> bool:
+    """Tell whether a directory has a catalogue, and nothing that says what it belongs to."""
+    names = [directory / name for name in (FILE, FOUNDING, _CATALOGUE)]
+    return list(map(os.path.lexists, names)) == [False, False, True]
 
 
 def read_identity(root: Path) -> Identity:
@@ -79,6 +87,11 @@ def read_identity(root: Path) -> Identity:
     try:
         fd = fs.open_read(path)
     except (FileNotFoundError, NotADirectoryError):
+        if _lost_its_file(root):
+            raise FormatError(
+                f"{path} is missing; put back the one of another copy of this store",
+                path=str(path),
+            ) from None
         raise NotFoundError(
             f"{root} is no store; make one there with `cas init`, or name another",
             path=str(root),

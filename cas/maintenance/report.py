@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from cas.digest import Digest
+    from cas.errors import DamagedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,13 @@ class VerifyReport:
     coverage: float
     problems: tuple[Problem, ...]
     quick: bool = False
+
+    @classmethod
+    def of_unopenable(cls, error: DamagedError) -> Self:
+        """Return the report on a store that is too damaged to be opened: nothing was read."""
+        location = str(error.facts.get("path", "store.json"))
+        problem = Problem(kind="corrupt", digest=None, location=location, detail=str(error))
+        return cls(ok=False, objects=0, bytes=0, checked_bytes=0, coverage=0.0, problems=(problem,))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` shows."""

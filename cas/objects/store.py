@@ -124,6 +124,10 @@ class ObjectStore:
                     there[number] = holds(digest) or loose(digest) is not None
         return there
 
+    def sizes(self, digests: Iterable[bytes]) -> list[int | None]:
+        """Return how many bytes each object has; None for one that is not stored."""
+        return [self._size(digest) for digest in digests]
+
     def info(self, digest: bytes) -> ObjectInfo:
         """Return what is known about an object.
 

@@ -1,7 +1,10 @@
 """Verify against damage: every file of a store flipped, cut or removed is found and named."""
 
+import json
 import random
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -104,6 +107,27 @@ def test_a_removed_file_is_found_unless_it_is_derived(copy):
         assert not report.ok, name
         path.write_bytes(content)
     assert verify(copy).ok
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_store_that_cannot_be_opened_is_a_finding_of_the_command(copy, damage, capsys):
+    path = copy / "store.json"
+    if damage == "flip":
+        flip(path, 30)
+    elif damage == "cut":
+        cut(path, path.stat().st_size - 1)
+    else:
+        path.unlink()
+    with pytest.raises(cas.FormatError, match=r"store\.json"):
+        cas.Store.open(copy)
+    done = subprocess.run(
+        [sys.executable, "-m", "cas_cli", "--store", copy, "verify", "--json"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["location"] == str(path)
 
 
 def test_without_its_index_a_store_is_whole(copy):
