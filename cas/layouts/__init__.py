@@ -1,0 +1,1 @@
+"""Old layouts: version stores made of folders and `meta.json`, in and out."""
