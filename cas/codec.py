@@ -26,6 +26,8 @@ MAX_DEPTH: Final = 32
 _INT_MIN: Final = -(1 << 63)
 _INT_MAX: Final = (1 << 64) - 1
 
+_CONTAINERS: Final = frozenset((list, dict))
+
 # A C packer holds the interpreter's lock from start to end and clears itself after an error, so
 # one serves all threads.
 _pack: Final[Callable[[Any], bytes]] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
@@ -202,18 +204,19 @@ def _check_canonical(value: Any, data: bytes) -> None:
 
 
 def _check_depth(value: Any, max_depth: int) -> None:
-    level: list[Any] = [value]
+    level: list[Any] = [value] if type(value) in _CONTAINERS else []
     depth = 0
-    while True:
-        level = [item for item in level if type(item) in (list, dict)]
-        if not level:
-            return
+    while level:
         depth += 1
         if depth > max_depth:
             raise FormatError(f"encoded value is nested deeper than {max_depth}")
-        level = [
-            item for outer in level for item in (outer.values() if type(outer) is dict else outer)
-        ]
+        below: list[Any] = []
+        for outer in level:
+            items = outer.values() if type(outer) is dict else outer
+            # Most lists hold no other: their types are told without a step of Python for each.
+            if not _CONTAINERS.isdisjoint(map(type, items)):
+                below += [item for item in items if type(item) in _CONTAINERS]
+        level = below
 
 
 def _check_finite(value: Any) -> None:

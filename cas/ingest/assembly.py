@@ -47,10 +47,11 @@ class _Folder:
 class Assembly:
     """Puts trees together in walk order.
 
-    A digest that comes from the stat index is believed only if the store has its content. For all
-    files of a page of a tree at once that is so if the store has the page: trees are stored after
-    what they name, and gc forgets stat indexes first, then drops trees before content
-    (`docs/format.md`, 'Caches'). Where the page is new, each digest is looked up.
+    A digest that comes from the stat index is believed only if the store has its content. The index
+    was saved when everything that it speaks of was durable, and gc forgets stat indexes before it
+    removes anything, and trees before content (`docs/format.md`, 'Caches'). So where the store has
+    a page of a tree it has what the page names, and one look is enough for all of its files. Where
+    the page is new, each digest is looked up.
 
     Args:
         writer: Where trees go.
@@ -131,11 +132,9 @@ class Assembly:
 
     def _take(self, chunk: Chunk) -> None:
         folder = self._folders[-1]
-        add = folder.builder.add
         digests: Any = chunk.digests  # all known by now
         folder.count += len(chunk.names)
-        for row in zip(chunk.entries, chunk.kinds, chunk.sizes, digests, strict=True):
-            add(*row)
+        folder.builder.extend(zip(chunk.entries, chunk.kinds, chunk.sizes, digests, strict=True))
         folder.unproven += digests if chunk.unchanged else chunk.vouched
         self._meter.add(len(chunk.names), sum(chunk.sizes))
         if not chunk.unchanged:

@@ -24,7 +24,7 @@ from cas.manifests.tree import (
 from cas.names import check_entry_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _BATCH: Final = 4096
 
@@ -71,6 +71,16 @@ class TreeBuilder:
         if type_ == DIR:
             self._files[name] = files
         if len(rows) >= self._limit:
+            self._cut()
+
+    def extend(self, rows: Iterable[Entry]) -> None:
+        """Add the next entries, none of which is a directory.
+
+        Raises:
+            RefusedError: As for `add`.
+        """
+        self._rows.extend(rows)
+        if len(self._rows) >= self._limit:
             self._cut()
 
     def add_page(self, page: Child) -> None:
