@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -130,6 +129,8 @@ def stage(source: Source, staging: Staging, *, clone_ok: bool) -> Digest:
 
 def _copy(source: Source, staging: Staging) -> Digest:
     """Copy piece by piece; a thread hashes each piece while it is written and the next is read."""
+    from concurrent.futures import ThreadPoolExecutor  # late: start-up time
+
     hasher = Hasher()
     buffers = [memoryview(bytearray(min(PIECE, max(source.size, 1)))) for _ in range(2)]
     offset = 0
