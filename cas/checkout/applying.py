@@ -13,7 +13,6 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from cas import fs
-from cas.checkout.merging import Pair
 from cas.checkout.removal import remove_tree
 from cas.digest import DIGEST_SIZE, hash_bytes
 from cas.manifests import DIR, EXEC, FILE, LINK
@@ -25,7 +24,7 @@ from cas.workspace.runs import MAX_RUN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cas.checkout.merging import Key, Known
+    from cas.checkout.merging import Key, Known, Pair
     from cas.checkout.writers import Writers
     from cas.manifests import Entry
     from cas.progress import Meter
@@ -108,13 +107,14 @@ class Applier:
         return False
 
     def _take(self, pair: Pair) -> None:
-        old, new = pair.old, pair.new
-        if old is not None and old.entry[1] == DIR:
-            if new is None or new[1] != DIR:
-                self._going.append(pair)  # when all in it is gone, and it is empty, it goes
-        elif new is not None and new[1] == DIR:
-            self._make_directory(pair)
-        elif old is None or new is None or not self._alike(old.entry, new):
+        new = pair.new
+        was = [None if pair.old is None else pair.old.entry, *pair.via]
+        if new is not None and new[1] == DIR:
+            if not all(one is not None and one[1] == DIR for one in was):
+                self._make_directory(pair)
+        elif any(one is not None and one[1] == DIR for one in was):
+            self._going.append(pair)  # when all in it is gone, and it is empty, it goes
+        elif new is None or not all(one is not None and self._alike(one, new) for one in was):
             self._change_file(pair)
 
     def _alike(self, one: Entry, other: Entry) -> bool:
@@ -155,8 +155,8 @@ class Applier:
         finally:
             os.close(fd)
 
-    def _is_ours(self, pair: Pair, st: os.stat_result, old: Known) -> bool:
-        """Tell whether what is there is what the checkout made, unchanged."""
+    def _is_old(self, pair: Pair, st: os.stat_result, old: Known) -> bool:
+        """Tell whether what is there is what the index says."""
         known = old.stat
         if (
             known is not None
@@ -165,6 +165,12 @@ class Applier:
         ):
             return self._kind(kind_of(st.st_mode)) == self._kind(old.entry[1])
         return self._holds(pair, st, old.entry)
+
+    def _is_ours(self, pair: Pair, st: os.stat_result) -> bool:
+        """Tell whether what is there came from a checkout or update and was not changed since."""
+        if pair.old is not None and self._is_old(pair, st, pair.old):
+            return True
+        return any(one is not None and self._holds(pair, st, one) for one in pair.via)
 
     # --- deciding ------------------------------------------------------------------------------
 
@@ -178,27 +184,36 @@ class Applier:
                 self.kept.append(pair.path)
             return
         if st is None:
-            if old is None:
-                self._queue_file(pair, None)
-            elif new is not None:
-                self.kept.append(pair.path)  # deleted by a person
-            return
-        if old is not None and self._is_ours(pair, st, old):
             if new is None:
-                fs.unlink(pair.name, dir_fd=self._handles.get(pair.folder))
+                return
+            if old is None or None in pair.via:
+                self._queue_file(pair, None)
             else:
-                self._queue_file(pair, fs.stat_key(st))
-        elif new is None or not self._holds(pair, st, new):
+                self.kept.append(pair.path)  # deleted by a person
+        elif new is not None and self._is_done(pair, st, new):
+            return
+        elif not self._is_ours(pair, st):
             self.kept.append(pair.path)
+        elif new is None:
+            fs.unlink(pair.name, dir_fd=self._handles.get(pair.folder))
+        else:
+            self._queue_file(pair, fs.stat_key(st))
+
+    def _is_done(self, pair: Pair, st: os.stat_result, new: Entry) -> bool:
+        """Tell whether what is there is what is wanted; of a file of the index, by its stat."""
+        old = pair.old
+        if old is not None and self._is_old(pair, st, old):
+            return self._alike(old.entry, new)
+        return self._holds(pair, st, new)
 
     def _make_directory(self, pair: Pair) -> None:
-        """Make a directory where none was checked out before."""
+        """Make a directory where none was, or may be no more."""
         try:
             st = self._look(pair)
             if st is not None and stat.S_ISDIR(st.st_mode):
                 return
             if st is not None:
-                if pair.old is None or not self._is_ours(pair, st, pair.old):
+                if not self._is_ours(pair.without_directories(), st):
                     raise _Blocked
                 fs.unlink(pair.name, dir_fd=self._handles.get(pair.folder))
             fs.mkdir(pair.name, dir_fd=self._directory(pair.folder))
@@ -236,12 +251,9 @@ class Applier:
         """Remove the directories that the walk has left and the new tree does not have."""
         while self._going and key[: len(self._going[-1].key)] != self._going[-1].key:
             pair = self._going.pop()
-            gone = self._remove_directory(pair)
-            if pair.new is None:
-                continue
-            if gone:
-                self._change_file(Pair(pair.key, pair.folder, None, pair.new))
-            else:
+            if self._remove_directory(pair):
+                self._change_file(pair.without_directories())
+            elif pair.new is not None:
                 self.kept.append(pair.path)
 
     def _remove_directory(self, pair: Pair) -> bool:

@@ -104,7 +104,7 @@ def checkout(
                 mode=mode_used(mode, tally),
                 proof="stat" if tally.cloned or tally.linked else "content",
                 spec="" if memory is None else memory.spec,
-                notices=notices(job.abilities, mode, stage.dest),
+                notices=notices(job.abilities, mode, stage.dest, replaced_cwd=stage.replaces_cwd),
             )
     except OSError as error:
         if isinstance(error, CasError):

@@ -1,4 +1,4 @@
-"""What a workspace's index says beside what another tree says, path by path in walk order."""
+"""What a workspace's index says beside what other trees say, path by path in walk order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cas.digest import DIGEST_SIZE
+from cas.manifests import DIR
 from cas.statindex import FIELDS, position, trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cas.manifests import Entry
     from cas.statindex import Run as IndexRun
@@ -34,12 +35,22 @@ class Known:
 
 @dataclass(slots=True)
 class Pair:
-    """One path: what the index has there and what the tree has, at least one of them."""
+    """One path, and what the index and each tree have there.
+
+    Attributes:
+        key: The path's components.
+        folder: The path of the directory that it lies in.
+        old: What the index has.
+        new: What the tree to go to has.
+        via: What each tree has that an update was on its way to when it was cut short, so that
+            the disk may have it; empty where there was no such update.
+    """
 
     key: Key
     folder: bytes
     old: Known | None
     new: Entry | None
+    via: tuple[Entry | None, ...] = ()
 
     @property
     def path(self) -> bytes:
@@ -51,25 +62,49 @@ class Pair:
         """The last name."""
         return self.key[-1]
 
+    def without_directories(self) -> Pair:
+        """Return the same without what is a directory on the side of the old."""
+        old = self.old
+        return Pair(
+            self.key,
+            self.folder,
+            None if old is None or old.entry[1] == DIR else old,
+            self.new,
+            tuple(None if one is None or one[1] == DIR else one for one in self.via),
+        )
 
-def pairs(index: Iterable[IndexRun], tree: Iterable[Run]) -> Iterator[Pair]:
-    """Yield every path of either side once, in walk order."""
+
+def pairs(
+    index: Iterable[IndexRun], tree: Iterable[Run], via: Sequence[Iterable[Run]] = ()
+) -> Iterator[Pair]:
+    """Yield every path that any side has, once, in walk order.
+
+    Args:
+        index: The runs of the workspace's index.
+        tree: The runs of the tree to go to.
+        via: The runs of the trees that updates were on their way to when they were cut short.
+    """
     olds = _old_entries(index)
-    news = _new_entries(tree)
+    others = [_entries(one) for one in (tree, *via)]
     old = next(olds, None)
-    new = next(news, None)
-    while old is not None or new is not None:
-        if new is None or (old is not None and old[0] < new[0]):
-            assert old is not None
-            yield Pair(old[0], old[1], old[2], None)
+    heads = [next(one, None) for one in others]
+    while True:
+        places = [(head[0], head[1]) for head in (old, *heads) if head is not None]
+        if not places:
+            return
+        key, folder = min(places)
+        known = None
+        if old is not None and old[0] == key:
+            known = old[2]
             old = next(olds, None)
-        elif old is None or new[0] < old[0]:
-            yield Pair(new[0], new[1], None, new[2])
-            new = next(news, None)
-        else:
-            yield Pair(old[0], old[1], old[2], new[2])
-            old = next(olds, None)
-            new = next(news, None)
+        entries: list[Entry | None] = []
+        for i, head in enumerate(heads):
+            if head is not None and head[0] == key:
+                entries.append(head[2])
+                heads[i] = next(others[i], None)
+            else:
+                entries.append(None)
+        yield Pair(key, folder, known, entries[0], tuple(entries[1:]))
 
 
 def _old_entries(index: Iterable[IndexRun]) -> Iterator[tuple[Key, bytes, Known]]:
@@ -83,7 +118,7 @@ def _old_entries(index: Iterable[IndexRun]) -> Iterator[tuple[Key, bytes, Known]
             yield position(run.folder, name), run.folder, Known(entry, proof)
 
 
-def _new_entries(tree: Iterable[Run]) -> Iterator[tuple[Key, bytes, Entry]]:
+def _entries(tree: Iterable[Run]) -> Iterator[tuple[Key, bytes, Entry]]:
     for folder, run in tree:
         for entry in run:
             yield position(folder, entry[0]), folder, entry

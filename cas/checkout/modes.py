@@ -94,9 +94,13 @@ def mode_used(mode: str, tally: Tally) -> str:
     return REFLINK if tally.cloned else COPY
 
 
-def notices(abilities: Abilities, mode: str, dest: Path) -> tuple[str, ...]:
+def notices(
+    abilities: Abilities, mode: str, dest: Path, *, replaced_cwd: bool = False
+) -> tuple[str, ...]:
     """Return what a person should know about a workspace, one line each."""
     said = []
+    if replaced_cwd:
+        said.append("the current directory was replaced by a new one: enter it again (cd .)")
     if not abilities.exec_bits:
         said.append(f"the filesystem of {dest} keeps no executable bits: they are lost there")
     if mode == HARDLINK:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -37,6 +38,7 @@ class Stage:
         dest: The destination with its parent's real path.
         path: The staging directory's own path.
         fd: A descriptor of the staging directory.
+        replaces_cwd: Whether the directory at `dest` is the current one.
 
     Raises:
         ConflictError: Something other than an empty directory is at `dest`, and `occupied` is not
@@ -45,7 +47,7 @@ class Stage:
         EnvironmentFailure: The system refused.
     """
 
-    __slots__ = ("_in_place", "_mode", "_parent", "dest", "fd", "path")
+    __slots__ = ("_in_place", "_mode", "_parent", "dest", "fd", "path", "replaces_cwd")
 
     def __init__(self, dest: str | os.PathLike[str], *, occupied: bool = False) -> None:
         """Make and lock the directory, after removing those that a crash left.
@@ -60,6 +62,7 @@ class Stage:
         self._parent = -1
         self.fd = -1
         self._in_place = False
+        self.replaces_cwd = False
         try:
             _make_directories(whole.parent)
             self.dest = Path(os.path.realpath(whole.parent)) / whole.name
@@ -107,6 +110,10 @@ class Stage:
                 "--force on what a checkout made",
                 path=str(self.dest),
             )
+        try:
+            self.replaces_cwd = os.path.samestat(there, os.stat("."))
+        except FileNotFoundError:
+            pass  # the current directory is gone already
         return stat.S_IMODE(there.st_mode)
 
     def _prefix(self) -> bytes:
@@ -128,9 +135,9 @@ class Stage:
             return
         try:
             if lock_if_possible(fd):
-                remove_tree(self._parent, name)
-        except FileNotFoundError:
-            pass  # another checkout removes it at the same moment
+                _remove_patiently(self._parent, name)
+        except OSError:
+            pass  # another removes it at the same moment, or it is another user's
         finally:
             os.close(fd)
 
@@ -244,6 +251,19 @@ class Stage:
                 raise
         finally:
             self._close()
+
+
+def _remove_patiently(parent: int, name: bytes) -> None:
+    """Remove a directory that workers of a process that was killed may be writing to still."""
+    for _ in range(_TRIES):
+        try:
+            remove_tree(parent, name)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            time.sleep(0.005)  # they end by themselves, at once
+        else:
+            return
 
 
 def _make_directories(path: Path) -> None:

@@ -27,7 +27,7 @@ from cas.digest import Digest
 from cas.errors import (
     BusyError,
     CasError,
-    MissingObjectError,
+    DamagedError,
     RefusedError,
     environment_failure,
 )
@@ -100,27 +100,22 @@ def update(
                     "keeps; check out anew to change them"
                 )
             _clear(opened)
-            started = opened.state.intent
-            if started is not None and started.tree != tree:
-                _finish(_Update(objects, opened, mode, sync, workers, progress), started)
-            goal = Intent(spec=memory.spec, manifest=memory.manifest, tree=Digest(tree))
-            origin = replace(opened.state, store_path=memory.store_path, store_id=memory.store_id)
-            return _Update(objects, opened, mode, sync, workers, progress).run(origin, goal)
+            goal = _goal(opened.state.intent, memory, Digest(tree))
+            return _Update(objects, opened, mode, sync, workers, progress).run(memory, goal)
     except OSError as error:
         if isinstance(error, CasError):
             raise
         raise environment_failure(error, f"updating {workspace}") from error
 
 
-def _finish(job: _Update, started: Intent) -> None:
-    """Finish an update that was cut short on its way to another tree, where that can be had.
-
-    Otherwise what it had put in place would look like a person's work.
-    """
-    try:
-        job.run(job.opened.state, started)
-    except MissingObjectError:
-        pass
+def _goal(started: Intent | None, memory: WorkspaceState, tree: Digest) -> Intent:
+    """Return where to go, and what the disk may have of updates that were cut short."""
+    via: list[Digest] = []
+    if started is not None:
+        via = [one for one in (*started.via, started.tree) if one != tree]
+    return Intent(
+        spec=memory.spec, manifest=memory.manifest, tree=tree, via=tuple(dict.fromkeys(via))
+    )
 
 
 @contextmanager
@@ -173,16 +168,29 @@ class _Update:
         self._progress = progress
 
     def run(self, origin: WorkspaceState, goal: Intent) -> CheckedOut:
-        """Go from what the index says to `goal`, and remember it."""
+        """Go from what the index says to `goal`, and remember it.
+
+        Args:
+            origin: Where the goal's tree comes from.
+            goal: Where to go.
+        """
         opened = self.opened
+        for _ in self._runs(goal.tree):
+            pass  # a tree that cannot be walked to its end is refused before anything is changed
         fs.mkdir(INCOMING, dir_fd=opened.memory)
         incoming = fs.open_dir(INCOMING, dir_fd=opened.memory)
         try:
             check_mode(self._objects, incoming, self._mode)
             abilities = preflight.probe(incoming)
             if not (abilities.names and abilities.symlinks):
-                preflight.check_tree(incoming, self._runs(goal), abilities)
-            state = replace(origin, intent=goal, exec_bits=abilities.exec_bits)
+                preflight.check_tree(incoming, self._runs(goal.tree), abilities)
+            state = replace(
+                opened.state,
+                store_path=origin.store_path,
+                store_id=origin.store_id,
+                intent=goal,
+                exec_bits=abilities.exec_bits,
+            )
             state = register(self._objects.backend, opened.path, state)
             opened.save(state, durable=self._sync)
             kept, tally = self._apply(incoming, goal, abilities)
@@ -201,8 +209,20 @@ class _Update:
             notices=notices(abilities, self._mode, opened.path),
         )
 
-    def _runs(self, goal: Intent) -> Iterator[Run]:
-        return runs(self._objects.read, goal.tree, self.opened.state.only)
+    def _runs(self, tree: Digest) -> Iterator[Run]:
+        return runs(self._objects.read, tree, self.opened.state.only)
+
+    def _via(self, goal: Intent) -> list[Iterator[Run]]:
+        """Return the runs of trees that were gone to before, of those that can be read."""
+        found = []
+        for tree in goal.via:
+            try:
+                for _ in self._runs(tree):
+                    pass
+            except (DamagedError, RefusedError):
+                continue  # what it had put in place will look like a person's work
+            found.append(self._runs(tree))
+        return found
 
     def _apply(
         self, incoming: int, goal: Intent, abilities: Abilities
@@ -229,7 +249,7 @@ class _Update:
                 exec_bits=abilities.exec_bits,
                 sync=self._sync,
             )
-            applier.run(pairs(index, self._runs(goal)))
+            applier.run(pairs(index, self._runs(goal.tree), self._via(goal)))
             return applier.kept, writers.tally
 
     def _remember(self, state: WorkspaceState, goal: Intent, tally: Tally) -> tuple[int, int]:
@@ -240,7 +260,7 @@ class _Update:
         try:
             with open_index(opened) as index:
                 reindex = Reindex(opened.root, opened.memory, new, exec_bits=state.exec_bits)
-                reindex.run(pairs(index, self._runs(goal)))
+                reindex.run(pairs(index, self._runs(goal.tree)))
             new.finish(durable=False)
         finally:
             new.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -38,17 +39,27 @@ FORMAT: Final = 1
 REGISTRY: Final = "workspaces/"
 MAX_STATE: Final = 1 << 20
 
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_INDEX: Final = re.compile(r"index-[0-9a-f]{8}")
 _NO_DIGEST: Final = Digest(bytes(DIGEST_SIZE))
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """Where an update that has not finished is going."""
+    """Where an update that has not finished is going.
+
+    Attributes:
+        spec: What it goes to, as it was asked for.
+        manifest: The version or seed that this named, if it named one.
+        tree: The tree.
+        via: Trees that earlier updates were on their way to when they were cut short.
+    """
 
     spec: str
     manifest: Digest | None
     tree: Digest
+    via: tuple[Digest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +117,7 @@ class WorkspaceState:
                     "spec": _text_bytes(intent.spec),
                     "manifest": intent.manifest,
                     "tree": intent.tree,
+                    "via": intent.via,
                 },
             },
             "workspace",
@@ -122,7 +134,7 @@ class WorkspaceState:
         body = _unseal(data, "workspace")
         try:
             intent = body["intent"]
-            return cls(
+            state = cls(
                 store_path=Path(os.fsdecode(body["store_path"])),
                 store_id=body["store_id"],
                 spec=os.fsdecode(body["spec"]),
@@ -139,10 +151,14 @@ class WorkspaceState:
                     spec=os.fsdecode(intent["spec"]),
                     manifest=_digest_or_none(intent["manifest"]),
                     tree=Digest(intent["tree"]),
+                    via=tuple(Digest(tree) for tree in intent["via"]),
                 ),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"a field is missing or wrong: {error}") from None
+        if not _ID.fullmatch(state.id) or not _INDEX.fullmatch(state.index):
+            raise FormatError("its identity or the name of its index is none")
+        return state
 
 
 def _text_bytes(text: str) -> bytes:
@@ -217,7 +233,7 @@ class Opened:
         fd = fs.open_read(STATE, dir_fd=self.memory)
         try:
             size = os.fstat(fd).st_size
-            data = fs.pread_exact(fd, min(size, MAX_STATE), 0)
+            data = fs.pread(fd, min(size, MAX_STATE), 0)
         finally:
             os.close(fd)
         try:
@@ -310,7 +326,7 @@ class Remembered:
         path: Its real path when it was made or last updated.
         device: The device number of its filesystem then.
         spec: What was checked out.
-        trees: What it may hold: its tree, and while an update is under way the one it goes to.
+        trees: What it may hold: its tree, and while an update is under way those it goes to.
         created_at: UTC time of the checkout or last update, ISO 8601.
     """
 
@@ -343,7 +359,9 @@ def register(
     known = recall(backend, state.id)
     if known is not None and known.path != real and _is_workspace(known.path, state.id):
         state = replace(state, id=new_id())
-    trees = [state.tree] + ([state.intent.tree] if state.intent else [])
+    trees = [state.tree]
+    if state.intent is not None:
+        trees += [state.intent.tree, *state.intent.via]
     data = _seal(
         {
             "id": state.id,

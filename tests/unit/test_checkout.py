@@ -439,3 +439,26 @@ def test_a_mount_point_is_refused(objects, tree, dest, monkeypatch):
     monkeypatch.setattr(os, "stat", look)
     with pytest.raises(UnsupportedError, match="mount point"):
         checkout(objects, tree.digest, dest)
+
+
+def test_replacing_the_current_directory_is_said(objects, tree, dest, monkeypatch):
+    dest.mkdir()
+    monkeypatch.chdir(dest)
+    done = checkout(objects, tree.digest, ".")
+    assert any("current directory" in notice for notice in done.notices)
+    assert contents(dest) == MODEL
+
+
+def test_what_a_crash_left_and_cannot_be_removed_is_no_obstacle(objects, tree, dest, monkeypatch):
+    stale = dest.parent / ".work.cas-0123456789abcdef"
+    stale.mkdir()
+    real = fs.rmdir
+
+    def rmdir(path, dir_fd=None):
+        if os.fsdecode(path) == stale.name:
+            raise PermissionError(errno.EPERM, "another user's")
+        real(path, dir_fd)
+
+    monkeypatch.setattr(fs, "rmdir", rmdir)
+    checkout(objects, tree.digest, dest)
+    assert contents(dest) == MODEL

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cas import fs
+from cas import codec, fs
 from cas.backends import LocalBackend
 from cas.checkout import checkout, update
 from cas.digest import hash_bytes
@@ -283,3 +283,41 @@ def test_progress_is_told(objects, work):
 
     move(objects, work, NEW, progress=progress)
     assert told[-1] == ("update", 6)
+
+
+@pytest.mark.parametrize("kind", ["malformed", "own memory", "no match"])
+def test_a_tree_that_cannot_be_written_is_refused_before_anything_is_changed(
+    objects, work, tmp_path, kind
+):
+    if kind == "no match":
+        work = tmp_path / "some"
+        tree = put_model(objects, OLD).digest
+        checkout(objects, tree, work, memory=state("r@v1"), only=["edit"])
+        model = {b"other": ("file", b"x")}
+    elif kind == "own memory":
+        model = {b"0": ("file", b"x"), b"zz": {b".cas-workspace": {}}}
+    else:
+        model = {b"0": ("file", b"x")}
+    tree = put_model(objects, model).digest
+    if kind == "malformed":
+        with objects.writer() as writer:
+            rows = [[b"0", "f", 1, writer.put(b"x")], [b"d", "d", 0, writer.put(b"no tree")]]
+            tree = writer.put(codec.encode_plain(["tree", 1, 1, 1, rows]))
+            writer.flush()
+    before = contents(work)
+    with pytest.raises((RefusedError, DamagedError)):
+        update(objects, work, tree, memory=state("r@v2"))
+    assert contents(work) == before
+    assert status(work).clean
+    assert status(work).interrupted is None
+
+
+def test_an_update_that_the_store_cannot_finish_does_not_stand_in_the_way_of_another(objects, work):
+    large = b"large" * 4000
+    tree = put_model(objects, {**NEW, b"zz": ("file", large)}).digest
+    objects.loose_path(hash_bytes(large)).unlink()
+    with pytest.raises(DamagedError):
+        update(objects, work, tree, memory=state("r@v2"))
+    move(objects, work, OLD)
+    assert contents(work) == OLD
+    assert status(work).clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import shutil
 
@@ -281,3 +282,14 @@ def test_a_file_that_cannot_be_trusted_by_its_stat_is_read_each_time(
     monkeypatch.setattr("cas.statindex.Run.settled", lambda _: False)
     assert status(tmp_path / "work").clean
     assert "a" in read
+
+
+@pytest.mark.parametrize(
+    "field", [{"index": "../../outside"}, {"index": ""}, {"id": "../other"}, {"id": "A" * 32}]
+)
+def test_memory_that_names_something_else_is_refused(work, field):
+    with Opened(work) as opened:
+        forged = dataclasses.replace(opened.state, **field)
+    (work / ".cas-workspace" / "state").write_bytes(forged.to_bytes())
+    with pytest.raises(DamagedError):
+        status(work)
