@@ -213,6 +213,11 @@ def touch(path: Name, dir_fd: int | None = None) -> None:
     os.utime(path, dir_fd=dir_fd, follow_symlinks=False)
 
 
+def set_times(fd: int, ns: int) -> None:
+    """Set the times of an open file or directory, in ns since 1970."""
+    os.utime(fd, ns=(ns, ns))
+
+
 # --- content -----------------------------------------------------------------------------------
 
 

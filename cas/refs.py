@@ -327,23 +327,25 @@ def _version_given(state: MutableState, event: dict[str, Any]) -> bytes | None:
     resource = names.check_resource(_text(event, "resource"))
     number = _number(event)
     last, live = _counts(state, resource)
-    if number <= last:
+    key = _version_key(resource, number)
+    # An import may leave numbers out, and a later one, of what was damaged then, fill them in.
+    imported = event.get("gap") is True
+    if number <= last and not (imported and state.get(key) is None):
         raise ConflictError(
             f"version {resource}@v{number} cannot be made: numbers go up, and v{last} was given",
             resource=resource,
             number=number,
             last=last,
         )
-    if number > last + 1 and event.get("gap") is not True:
+    if number > last + 1 and not imported:
         raise RefusedError(
             f"version {resource}@v{number} would leave out v{last + 1}; only an import may do that",
             resource=resource,
             number=number,
             last=last,
         )
-    key = _version_key(resource, number)
     state.put(key, _LIVE + _manifest(event))
-    _count(state, resource, number, live + 1)
+    _count(state, resource, max(number, last), live + 1)
     _index(state, event, f"{resource}@v{number}", key)
     return key if event.keys() - _VERSION_FIELDS else None
 

@@ -88,9 +88,13 @@ class Draft:
         parent: Parent,
         description: str,
         meta: Mapping[str, str],
+        created_at: str | None = None,
     ) -> SeedManifest:
-        """Write the seed's tree and return its manifest, which is not written yet."""
-        created_at = now()
+        """Write the seed's tree and return its manifest, which is not written yet.
+
+        It is made now, unless another time is given.
+        """
+        created_at = now() if created_at is None else created_at
         told = {
             "name": name,
             "parts": {

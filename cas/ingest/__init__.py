@@ -19,6 +19,7 @@ from cas.workers import worker_count
 from cas.workspace.handles import Handles
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from cas.manifests import TreeRef
@@ -48,6 +49,8 @@ def ingest(
     writer: ObjectWriter,
     source: str | bytes | os.PathLike[str],
     *,
+    folder: int | None = None,
+    leave_out: Collection[bytes] = (),
     cache: Path | None = None,
     ignore: bool = True,
     workers: int | None = None,
@@ -62,6 +65,9 @@ def ingest(
         objects: The store.
         writer: What writes into it, and keeps gc out.
         source: The folder or file.
+        folder: A descriptor of the folder, for a caller who has found it already without following
+            links; `source` is then its path, and what the path leads to now does not matter.
+        leave_out: Names in the source itself, not below it, that are no content.
         cache: Folder of the store's stat indexes; None reads everything.
         ignore: Honour `.casignore` files.
         workers: How many processes read; by default as many as pay.
@@ -73,12 +79,14 @@ def ingest(
         EnvironmentFailure: Something could not be read or written.
     """
     given = os.path.abspath(os.fsencode(source))
-    root, where, name = _open_source(given)
+    root, where, name = _open_source(given) if folder is None else (os.dup(folder), given, None)
     known = StatCache(cache, given)
     size = worker_count(workers)
     try:
         while True:
-            task = Task(objects, writer, root, where, known, ignore=ignore)
+            task = Task(
+                objects, writer, root, where, known, ignore=ignore, leave_out=frozenset(leave_out)
+            )
             try:
                 if name is None:
                     tree = task.take_folder(size, progress)

@@ -38,6 +38,7 @@ class Task:
         where: Its path.
         known: What is known of the source, and where to write what will be.
         ignore: Honour `.casignore` files.
+        leave_out: Names in the root folder that are no content.
 
     Attributes:
         notices: What was left out, or taken in a special way.
@@ -53,6 +54,7 @@ class Task:
         known: StatCache,
         *,
         ignore: bool,
+        leave_out: frozenset[bytes] = frozenset(),
     ) -> None:
         """Read nothing yet."""
         self._objects = objects
@@ -63,7 +65,9 @@ class Task:
         self._threshold = objects.loose_threshold
         self._handles = Handles(root)
         self._files = Files(writer, self._threshold, self._handles, where)
-        self._walk = Walk(self._handles, where, index=known.old, ignore=ignore)
+        self._walk = Walk(
+            self._handles, where, index=known.old, ignore=ignore, leave_out=leave_out
+        )
         self.notices = self._walk.notices
         self.changed = True
 

@@ -157,19 +157,27 @@ class Walk:
         where: The source as messages name it.
         index: What is known from last time.
         ignore: Honour `.casignore` files.
+        leave_out: Names in the root folder that are no content.
 
     Attributes:
         notices: What was left out, or taken in a special way.
     """
 
     def __init__(
-        self, handles: Handles, where: bytes, *, index: StatIndexReader | None, ignore: bool
+        self,
+        handles: Handles,
+        where: bytes,
+        *,
+        index: StatIndexReader | None,
+        ignore: bool,
+        leave_out: frozenset[bytes] = frozenset(),
     ) -> None:
         """Look at nothing yet."""
         self._handles = handles
         self._where = where
         self._index = index
         self._ignore = ignore
+        self._leave_out = leave_out
         self.notices: list[str] = []
 
     def events(self) -> Iterator[Event]:
@@ -265,12 +273,12 @@ class Walk:
         frame.rules = Rules(frame.rules, frame.path, text)
 
     def _keep(self, frame: _Frame) -> Keep | None:
-        rules = frame.rules
+        rules, path = frame.rules, frame.path
+        out = frozenset() if path else self._leave_out
         if rules is None:
-            return None
-        path = frame.path
+            return (lambda name, _: name not in out) if out else None
         return lambda name, is_folder: (
-            not rules.ignores(join(path, name), name, is_folder=is_folder)
+            name not in out and not rules.ignores(join(path, name), name, is_folder=is_folder)
         )
 
     # --- looking -------------------------------------------------------------------------------
