@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from cas import fs
 from cas.checkout.removal import remove_tree
-from cas.errors import ConflictError, RefusedError, UnsupportedError, environment_failure
+from cas.errors import CasError, ConflictError, RefusedError, UnsupportedError, environment_failure
 from cas.locking import try_lock_fd
 from cas.workspace.handles import scan
 
@@ -33,6 +33,7 @@ class Stage:
 
     Args:
         dest: Where it is to go. Directories above it are made if they are missing.
+        occupied: A workspace may be at `dest`, to be exchanged for this.
 
     Attributes:
         dest: The destination with its parent's real path.
@@ -40,47 +41,77 @@ class Stage:
         fd: A descriptor of the staging directory.
         replaces_cwd: Whether the directory at `dest` is the current one.
 
-    Raises:
+    Entering it raises:
         ConflictError: Something other than an empty directory is at `dest`, and `occupied` is not
             set.
         UnsupportedError: `dest` is a mount point.
         EnvironmentFailure: The system refused.
     """
 
-    __slots__ = ("_in_place", "_mode", "_parent", "dest", "fd", "path", "replaces_cwd")
+    __slots__ = (
+        "_mode",
+        "_occupied",
+        "_parent",
+        "_to_remove",
+        "dest",
+        "fd",
+        "path",
+        "replaces_cwd",
+    )
 
     def __init__(self, dest: str | os.PathLike[str], *, occupied: bool = False) -> None:
-        """Make and lock the directory, after removing those that a crash left.
-
-        Args:
-            dest: Where it is to go.
-            occupied: A workspace may be at `dest`, to be exchanged for this.
-        """
+        """Take note; nothing is made before the block is entered."""
         whole = Path(os.path.abspath(dest))
         if not whole.name:
             raise RefusedError(f"{whole} cannot be a destination: it is the root directory")
-        self._parent = -1
+        self.dest = whole
+        self.path = whole
         self.fd = -1
-        self._in_place = False
         self.replaces_cwd = False
+        self._occupied = occupied
+        self._parent = -1
+        self._mode: int | None = None
+        self._to_remove = b""
+
+    def __enter__(self) -> Self:
+        """Make and lock the directory, after removing those that a crash left."""
+        whole = self.dest
         try:
             _make_directories(whole.parent)
             self.dest = Path(os.path.realpath(whole.parent)) / whole.name
             self._parent = os.open(self.dest.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._mode = self._check_dest(occupied=occupied)
+            self._mode = self._check_dest()
             self._remove_stale()
-            name = self._make()
-            self.path = self.dest.parent / os.fsdecode(name)
-        except OSError as error:
-            self._close()
-            if isinstance(error, ConflictError):
-                raise
-            raise environment_failure(error, f"checking out into {whole}") from error
-        except BaseException:
-            self._close()
+            self._make()
+        except BaseException as error:
+            self._leave()
+            if isinstance(error, OSError) and not isinstance(error, CasError):
+                raise environment_failure(error, f"checking out into {whole}") from error
             raise
+        return self
 
-    def _check_dest(self, *, occupied: bool) -> int | None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the directory unless it was put in place."""
+        self._leave()
+
+    def _leave(self) -> None:
+        try:
+            if self._to_remove:
+                remove_tree(self._parent, self._to_remove)
+        except OSError:
+            pass  # what stays is not locked from here on, and the next checkout removes it
+        finally:
+            for fd in (self.fd, self._parent):
+                if fd >= 0:
+                    os.close(fd)
+            self.fd = self._parent = -1
+
+    def _check_dest(self) -> int | None:
         """Refuse what stands in the way; return the mode of an empty directory that is there."""
         name = os.fsencode(self.dest.name)
         try:
@@ -104,7 +135,7 @@ class Stage:
                 empty = next(iter(listing), None) is None
         finally:
             os.close(fd)
-        if not empty and not occupied:
+        if not empty and not self._occupied:
             raise ConflictError(
                 f"{self.dest} is not empty; choose another destination, or use --update or "
                 "--force on what a checkout made",
@@ -141,9 +172,10 @@ class Stage:
         finally:
             os.close(fd)
 
-    def _make(self) -> bytes:
+    def _make(self) -> None:
         for _ in range(_TRIES):
             name = self._prefix() + os.urandom(8).hex().encode()
+            self._to_remove = name
             fs.mkdir(name, 0o777, dir_fd=self._parent)
             try:
                 fd = fs.open_dir(name, dir_fd=self._parent)
@@ -155,8 +187,10 @@ class Stage:
                 if self._mode is None:
                     self._mode = stat.S_IMODE(os.fstat(fd).st_mode)
                 fs.set_mode(fd, 0o700)
-                return name
+                self.path = self.dest.parent / os.fsdecode(name)
+                return
             os.close(fd)
+        self._to_remove = b""
         raise OSError(errno.EAGAIN, "no staging directory stays in place")
 
     def _is(self, name: bytes, fd: int) -> bool:
@@ -187,7 +221,7 @@ class Stage:
                     path=str(self.dest),
                 ) from error
             raise
-        self._in_place = True
+        self._to_remove = b""
         if sync:
             fs.fsync_dir(self._parent)
 
@@ -224,33 +258,6 @@ class Stage:
         fs.rename(other, aside, src_dir_fd=at, dst_dir_fd=at)
         fs.rename(one, other, src_dir_fd=at, dst_dir_fd=at)
         fs.rename(aside, one, src_dir_fd=at, dst_dir_fd=at)
-
-    def _close(self) -> None:
-        for fd in (self.fd, self._parent):
-            if fd >= 0:
-                os.close(fd)
-        self.fd = self._parent = -1
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Remove the directory unless it was put in place."""
-        try:
-            if not self._in_place:
-                remove_tree(self._parent, os.fsencode(self.path.name))
-        except OSError:
-            # What stays behind is unlocked from here on: the next checkout removes it.
-            if error is None:
-                raise
-        finally:
-            self._close()
 
 
 def _remove_patiently(parent: int, name: bytes) -> None:

@@ -83,7 +83,7 @@ def put_raw(writer, nodes, order):
         entries.append([name, kind, length, digest])
     if order == "sorted":
         entries.sort()
-    data = codec.encode_plain(["tree", 1, files, total, entries])
+    data = codec.encode_plain(["tree", 1, files, min(total, 1 << 63), entries])
     return writer.put(data, TREE), files, total
 
 
