@@ -270,3 +270,18 @@ def test_a_zstd_frame_that_claims_to_be_huge_takes_no_memory(backend):
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
         tracemalloc.stop()
         backend.delete(pack_key(pack))
+
+
+def test_a_sound_pack_under_the_name_of_another_is_found(backend):
+    _, pack, _ = fill(backend, [b"one"])
+    with ObjectStore(backend).writer() as writer:
+        digest = writer.put(b"two")
+        writer.flush()
+    other = next(found for found, _ in ObjectStore(backend).packs() if found != pack)
+    content = backend.get(pack_key(pack))
+    backend.delete(pack_key(other))
+    backend.put(pack_key(other), content)
+    (finding,) = ObjectStore(backend).check_pack(other).findings
+    assert (finding.kind, finding.location) == ("corrupt", pack_key(other))
+    with pytest.raises(CorruptObjectError):
+        ObjectStore(backend).read(digest)
