@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cas import harness as harness
+    from cas.catalogue.added import Added as Added
     from cas.catalogue.diff import Change as Change
     from cas.catalogue.diff import Diff as Diff
     from cas.catalogue.diff import Rename as Rename
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from cas.catalogue.stats import Stats as Stats
     from cas.catalogue.tags import Tag as Tag
     from cas.catalogue.tags import TagMove as TagMove
-    from cas.catalogue.version import Added as Added
     from cas.catalogue.version import Version as Version
     from cas.catalogue.workspaces import Workspace as Workspace
     from cas.checkout import CheckedOut as CheckedOut
@@ -63,7 +63,8 @@ _HOME = {
         "cas.catalogue.seed": "Seed",
         "cas.catalogue.stats": "ResourceStats Stats",
         "cas.catalogue.tags": "Tag TagMove",
-        "cas.catalogue.version": "Added Version",
+        "cas.catalogue.added": "Added",
+        "cas.catalogue.version": "Version",
         "cas.catalogue.workspaces": "Workspace",
         "cas.checkout": "CheckedOut",
         "cas.digest": "Digest",

@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from cas import names
+from cas.catalogue.added import Added
 from cas.catalogue.context import now
 from cas.catalogue.lookup import version_ref
 from cas.catalogue.parents import NO_PARENT, Parent, find_parent
 from cas.catalogue.publish import publish_version, publishing
 from cas.catalogue.sources import Taker
-from cas.catalogue.version import Added, version_from_ref, version_of
+from cas.catalogue.version import version_from_ref, version_of
 from cas.digest import Digest
 from cas.manifests import TreeRef, VersionManifest, edit_tree
 from cas.objects import TREE

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-import pwd
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -94,11 +92,15 @@ def doing(what: str) -> Iterator[None]:
 
 def now() -> str:
     """Return the time in UTC, ISO 8601 with microseconds."""
+    import datetime as dt  # late: start-up time
+
     return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
 
 
 def user() -> str:
     """Return the name of the user that runs this, for the history."""
+    import pwd  # late: start-up time
+
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

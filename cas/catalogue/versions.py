@@ -13,9 +13,9 @@ from cas.errors import ConflictError, NotFoundError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from cas.catalogue.added import Added
     from cas.catalogue.context import Context
     from cas.catalogue.sources import Source
-    from cas.catalogue.version import Added
     from cas.names import Spec
     from cas.progress import Progress
     from cas.refs import Event, Refs, VersionRef
