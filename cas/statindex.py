@@ -31,6 +31,7 @@ _BLOCK_ENTRIES = 1024
 _BLOCK_BYTES = 1 << 16
 _MAX_BLOCK = 16 << 20
 _HEADER = 4 + DIGEST_SIZE
+_END_FIELDS = 4
 
 COARSE_NS: Final = 2_000_000_000
 """Tick of a filesystem that keeps whole seconds (FAT keeps every other one)."""
@@ -110,6 +111,18 @@ class Run(NamedTuple):
             yield Entry(name, kind, size, mtime, ctime, dev, ino, digest, at)
 
 
+class End(NamedTuple):
+    """The end of a folder: what its tree was, for who finds everything in it unchanged."""
+
+    folder: bytes
+    files: int
+    """Recursive count, as in a tree."""
+    size: int
+    """Recursive sum of sizes."""
+    tree: bytes
+    """Digest of the tree."""
+
+
 class Sink(Protocol):
     """What a writer writes to: a file opened for bytes."""
 
@@ -126,6 +139,9 @@ class Source(Protocol):
 
 Position = tuple[bytes, ...]
 
+_LAST: Final = b"\xff" * 256
+"""Greater than any name: names have at most 255 bytes."""
+
 
 def position(folder: bytes, name: bytes) -> Position:
     """Return the place of an entry in walk order, to be compared with others."""
@@ -133,13 +149,13 @@ def position(folder: bytes, name: bytes) -> Position:
 
 
 class StatIndexWriter:
-    """Writes an index; entries must come in walk order, which is the caller's to keep."""
+    """Writes an index; what is added must come in walk order, which is the caller's to keep."""
 
     def __init__(self, sink: Sink) -> None:
         """Write the head of an index to `sink`."""
         self._sink = sink
-        self._runs: list[Run] = []
-        self._entries = 0
+        self._items: list[Run | End] = []
+        self._weight = 0
         self._bytes = 0
         self._number = 0
         self._total = 0
@@ -184,9 +200,13 @@ class StatIndexWriter:
             self._end_run()
 
     def add_run(self, run: Run) -> None:
-        """Add a run of at most `MAX_RUN` entries as it is."""
+        """Add a run of 1 to `MAX_RUN` entries as it is."""
+        self.append(run)
+
+    def append(self, item: Run | End) -> None:
+        """Add a run of 1 to `MAX_RUN` entries, or the end of a folder, as it is."""
         self._end_run()
-        self._append(run)
+        self._append(item)
 
     def _end_run(self) -> None:
         if self._names:
@@ -202,19 +222,22 @@ class StatIndexWriter:
             )
             self._names, self._types, self._stats, self._digests = [], [], [], []
 
-    def _append(self, run: Run) -> None:
-        self._runs.append(run)
-        self._entries += len(run.names)
-        self._bytes += len(run.folder)
-        if self._entries >= _BLOCK_ENTRIES or self._bytes >= _BLOCK_BYTES:
+    def _append(self, item: Run | End) -> None:
+        self._items.append(item)
+        self._bytes += len(item.folder)
+        if isinstance(item, Run):
+            self._weight += len(item.names)
+            self._total += len(item.names)
+        else:
+            self._weight += 1
+        if self._weight >= _BLOCK_ENTRIES or self._bytes >= _BLOCK_BYTES:
             self._end_block()
 
     def _end_block(self) -> None:
-        if self._runs:
-            self._write([self._number, self._runs])
+        if self._items:
+            self._write([self._number, self._items])
             self._number += 1
-            self._total += self._entries
-            self._runs, self._entries, self._bytes = [], 0, 0
+            self._items, self._weight, self._bytes = [], 0, 0
 
     def _write(self, value: list[object]) -> None:
         payload = codec.encode_plain(value)
@@ -233,16 +256,23 @@ class StatIndexReader:
     A damaged block is passed over; `damaged` counts them, and what was cut off counts as one, once
     the reader has come to the end. Nothing that a source holds makes it raise, except for a read
     that fails.
+
+    Attributes:
+        damaged: How many blocks were damaged or missing so far.
+        taken: How many runs and ends were handed out or passed over so far.
+        passed: How many of these were passed over.
     """
 
     def __init__(self, source: Source) -> None:
         """Check the head of the index; one that is not an index reads as an empty, damaged one."""
         self.damaged = 0
+        self.taken = -1
+        self.passed = 0
         self._source: Source | None = source
         self._number = 0
         self._total = 0
-        self._runs: list[list[object]] = []  # of the current block, last one first
-        self._next: Run | None = None
+        self._items: list[list[object]] = []  # of the current block, last one first
+        self._next: Run | End | None = None
         self._at: Position = ()
         if source.read(len(MAGIC)) != MAGIC:
             self._cut()
@@ -251,13 +281,24 @@ class StatIndexReader:
     def next_run(self, folder: bytes, last: bytes) -> Run | None:
         """Return the next run of `folder` that begins at or before the name `last`.
 
-        Runs that come before it in walk order are passed over; calls follow walk order.
+        What comes before it in walk order is passed over; calls follow walk order.
         """
         limit = position(folder, last)
-        while (run := self._next) is not None and self._at <= limit:
+        while (item := self._next) is not None and self._at <= limit:
             self._advance()
-            if run.folder == folder:
-                return run
+            if item.folder == folder and isinstance(item, Run):
+                return item
+            self.passed += 1
+        return None
+
+    def end(self, folder: bytes) -> End | None:
+        """Return the end of `folder` if the index has it; what comes before is passed over."""
+        limit = position(folder, _LAST)
+        while (item := self._next) is not None and self._at <= limit:
+            self._advance()
+            if item.folder == folder and isinstance(item, End):
+                return item
+            self.passed += 1
         return None
 
     def entries(self, folder: bytes) -> Iterator[Entry]:
@@ -268,30 +309,46 @@ class StatIndexReader:
         """
         inside = folder + b"/" if folder else b""
         start = position(folder, b"") if folder else ()
-        while (run := self._next) is not None:
-            if run.folder == folder:
+        while (item := self._next) is not None:
+            if item.folder == folder:
                 self._advance()
-                yield from run.entries()
-            elif self._at < start or run.folder.startswith(inside):
+                if isinstance(item, Run):
+                    yield from item.entries()
+            elif self._at < start or item.folder.startswith(inside):
                 self._advance()
             else:
                 return
 
     def runs(self) -> Iterator[Run]:
+        """Yield all runs that are left, in order."""
+        for item in self.items():
+            if isinstance(item, Run):
+                yield item
+
+    def items(self) -> Iterator[Run | End]:
         """Yield all that is left, in order."""
-        while (run := self._next) is not None:
+        while (item := self._next) is not None:
             self._advance()
-            yield run
+            yield item
 
     def _advance(self) -> None:
-        while not self._runs:
+        if self._next is not None or self.taken < 0:
+            self.taken += 1
+        while not self._items:
             if self._source is None:
                 self._next = None
                 return
             self._read_block()
-        run = Run(*self._runs.pop())  # type: ignore[arg-type]  # the checksum vouches for the shape
-        self._at = position(run.folder, run.names[0])
-        self._next = run
+        fields = self._items.pop()
+        # The checksum vouches for the shape.
+        if len(fields) == _END_FIELDS:
+            end = End(*fields)  # type: ignore[arg-type]
+            self._at = position(end.folder, _LAST)
+            self._next = end
+        else:
+            run = Run(*fields)  # type: ignore[arg-type]
+            self._at = position(run.folder, run.names[0])
+            self._next = run
 
     def _read_block(self) -> None:
         assert self._source is not None
@@ -313,20 +370,20 @@ class StatIndexReader:
         except FormatError:
             self._cut()
             return
-        number, runs = block[0], block[1]
+        number, items = block[0], block[1]
         if self._number >= 0 and number != self._number:
             self.damaged += 1
             self._number = -1
-        if runs is None:
+        if items is None:
             if self._number >= 0 and block[2] != self._total:
                 self.damaged += 1
             self._source = None
             return
         if self._number >= 0:
             self._number += 1
-        self._total += sum(len(run[2]) for run in runs)
-        runs.reverse()
-        self._runs = runs
+        self._total += sum(len(item[2]) for item in items if len(item) != _END_FIELDS)
+        items.reverse()
+        self._items = items
 
     def _cut(self) -> None:
         self.damaged += 1

@@ -101,7 +101,7 @@ def ingest(
         raise
     finally:
         os.close(root)
-    writer.after_flush(lambda: known.save(changed=task.changed), known.close)
+    writer.after_flush(known.save, known.close)
     notices = task.notices
     if len(notices) > _NOTICES:
         notices = [*notices[:_NOTICES], f"and {len(notices) - _NOTICES} more of the kind"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from cas import fs
@@ -18,6 +19,8 @@ from cas.statindex import StatIndexReader, StatIndexWriter
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+    from cas.statindex import End, Run
 
 KEPT: Final = 64
 """Sources that are remembered, at most."""
@@ -31,50 +34,72 @@ _GROUP_WRITE: Final = 0o020
 class StatCache:
     """What is known about one source, old and new; a context manager that closes both.
 
+    The new index is begun with the first thing that it says differently: where nothing changed, the
+    old one stays, and writing costs nothing.
+
     Args:
         folder: The store's folder of stat indexes, made if it is not there; None for no cache.
         source: The source's absolute path.
 
     Attributes:
         old: What was known; None if nothing was.
-        new: The index that replaces it on `save`; None where none can be written.
     """
 
     def __init__(self, folder: Path | None, source: bytes) -> None:
-        """Open the old index and begin the new one."""
+        """Open the old index."""
         self._name = raw_hash(source)[:16].hex()
         self._folder = -1
-        self._old_file: BinaryIO | None = None
+        self._old_fd = -1
         self._new_file: BinaryIO | None = None
+        self._writer: StatIndexWriter | None = None
         self._temporary = ""
+        self._same = 0  # how many of the first items of the old index are in the new one
         self._broken = False
         self.old: StatIndexReader | None = None
-        self.new: StatIndexWriter | None = None
         if folder is None:
             return
         try:
             self._folder = _open_folder(folder)
-        except OSError:
-            return
-        try:
             self._open_old()
-            self._begin_new()
+        except OSError:
+            pass
         except BaseException:
             self.close()
             raise
 
     def _open_old(self) -> None:
-        try:
-            fd = fs.open_read(self._name, self._folder)
-        except OSError:
-            return
+        fd = fs.open_read(self._name, self._folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             return
-        self._old_file = os.fdopen(fd, "rb", _BUFFER)
-        self.old = StatIndexReader(_Source(self._old_file))
+        self._old_fd = fd
+        self.old = StatIndexReader(_Source(fd))
 
-    def _begin_new(self) -> None:
+    # --- the new index -------------------------------------------------------------------------
+
+    def keep(self, number: int, item: Run | End) -> None:
+        """Say what the old index says.
+
+        Args:
+            number: Where it is there, counted from 1.
+            item: The run or end.
+        """
+        if self._writer is None and number == self._same + 1:
+            self._same = number
+        else:
+            self.add(item)
+
+    def add(self, item: Run | End) -> None:
+        """Say something else."""
+        if self._writer is None:
+            self._begin()
+        if self._writer is not None:
+            self._writer.append(item)
+
+    def _begin(self) -> None:
+        """Begin the new index, with what it has in common with the beginning of the old one."""
+        if self._broken or self._folder < 0:
+            return
         try:
             fd = fs.open_tmpfile(self._folder) if fs.can_link_fd() else None
             if fd is None:
@@ -85,9 +110,11 @@ class StatCache:
                 fs.set_mode(fd, 0o664)
         except OSError:
             self._broken = True
-        else:
-            self._broken = False
-            self.new = StatIndexWriter(self)
+            return
+        self._writer = StatIndexWriter(self)
+        if self._same:
+            for item in islice(StatIndexReader(_Source(self._old_fd)).items(), self._same):
+                self._writer.append(item)
 
     def _temporary_name(self) -> str:
         return f"{_TEMPORARY}{self._name}.{os.urandom(8).hex()}"
@@ -102,27 +129,29 @@ class StatCache:
             self._broken = True
 
     def begin_again(self) -> None:
-        """Forget what was known, and write the new index from its beginning."""
+        """Forget what was known, and what was said."""
         self._drop_new()
         self.old = None
-        if self._folder >= 0:
-            self._begin_new()
+        self._same = 0
+        self._broken = False
 
-    def save(self, *, changed: bool) -> None:
+    # --- the end -------------------------------------------------------------------------------
+
+    def save(self) -> None:
         """Put the new index in the place of the old one, and forget the sources used least lately.
 
         Call it when everything that the index speaks of is durable.
-
-        Args:
-            changed: Whether it says anything that the old one did not.
         """
         try:
             if self._folder < 0:
                 return
-            if not changed and self.old is not None and not self.old.damaged:
+            if self._writer is None and self.old is not None and not self.old.damaged:
                 fs.touch(self._name, self._folder)
-            elif self.new is not None and self._new_file is not None:
-                self.new.finish()
+                return
+            if self._writer is None:
+                self._begin()
+            if self._writer is not None and self._new_file is not None:
+                self._writer.finish()
                 self._new_file.flush()
                 if not self._broken:
                     self._place(self._new_file.fileno())
@@ -142,9 +171,9 @@ class StatCache:
     def close(self) -> None:
         """Close everything, and drop a new index that was not saved; may be called again."""
         self.old = None
-        old, self._old_file = self._old_file, None
-        if old is not None:
-            old.close()
+        old, self._old_fd = self._old_fd, -1
+        if old >= 0:
+            os.close(old)
         try:
             self._drop_new()
         finally:
@@ -153,7 +182,7 @@ class StatCache:
                 os.close(folder)
 
     def _drop_new(self) -> None:
-        self.new = None
+        self._writer = None
         self._broken = True
         file, self._new_file = self._new_file, None
         temporary, self._temporary = self._temporary, ""
@@ -180,16 +209,19 @@ class StatCache:
 
 
 class _Source:
-    """A file of which a part that cannot be read counts as cut off."""
+    """A file, from its beginning, of which a part that cannot be read counts as cut off."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._at = 0
 
     def read(self, size: int) -> bytes:
         try:
-            return self._file.read(size)
+            data = fs.pread(self._fd, size, self._at)
         except OSError:
             return b""
+        self._at += len(data)
+        return data
 
 
 def _open_folder(folder: Path) -> int:

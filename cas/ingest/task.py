@@ -42,7 +42,6 @@ class Task:
 
     Attributes:
         notices: What was left out, or taken in a special way.
-        changed: Whether anything is not as the cache knew it.
     """
 
     def __init__(
@@ -65,11 +64,8 @@ class Task:
         self._threshold = objects.loose_threshold
         self._handles = Handles(root)
         self._files = Files(writer, self._threshold, self._handles, where)
-        self._walk = Walk(
-            self._handles, where, index=known.old, ignore=ignore, leave_out=leave_out
-        )
+        self._walk = Walk(self._handles, where, index=known.old, ignore=ignore, leave_out=leave_out)
         self.notices = self._walk.notices
-        self.changed = True
 
     def take_folder(self, processes: int, progress: Progress | None) -> TreeRef:
         """Take in the folder that is the root.
@@ -89,9 +85,9 @@ class Task:
             size=processes,
         )
         with self._handles, crew:
-            assembly = Assembly(self._writer, self._known.new, meter, crew.wait)
+            assembly = Assembly(self._writer, self._known, meter, crew.wait)
             for event in self._walk.events():
-                if isinstance(event, Chunk) and not event.unchanged:
+                if isinstance(event, Chunk):
                     self._take(event, crew)
                 assembly.add(event)
             crew.read_all()
@@ -99,7 +95,6 @@ class Task:
             tree = assembly.finish()
             crew.end_flush()
         meter.finish()
-        self.changed = assembly.changed
         return tree
 
     def take_file(self, name: bytes, entry: bytes, progress: Progress | None) -> TreeRef:
@@ -115,16 +110,15 @@ class Task:
             CasError: As `cas.ingest.ingest`.
         """
         meter = Meter(progress, "ingest")
-        assembly = Assembly(self._writer, self._known.new, meter, lambda: None)
+        assembly = Assembly(self._writer, self._known, meter, lambda: None, entry=entry)
         with self._handles:
             assembly.add(Enter(b""))
             for chunk in self._walk.one(name):
-                if not chunk.unchanged:
+                if isinstance(chunk, Chunk):
                     self._take(chunk, None)
-                assembly.add(chunk, names=[entry])
-            assembly.add(Leave(b""))
+                assembly.add(chunk)
+            assembly.add(Leave(b"", b""))
         meter.finish()
-        self.changed = assembly.changed
         return assembly.finish()
 
     def _take(self, chunk: Chunk, crew: Crew | None) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cas.ingest.listing import Keep
-    from cas.statindex import Run, StatIndexReader
+    from cas.statindex import End, Run, StatIndexReader
     from cas.workspace.handles import Handles
 
 _RULES_BYTES: Final = 1 << 20
@@ -55,7 +55,20 @@ class Enter(NamedTuple):
 class Leave(NamedTuple):
     """The walk is done with the folder entered last."""
 
+    path: bytes
     name: bytes
+    end: End | None = None
+    """What the index says of it as a whole, if nothing in it has changed."""
+    number: int = 0
+    """Where the index says so, counted from 1."""
+
+
+class Same(NamedTuple):
+    """Neighbouring entries of one folder that are no folders and that are what they were."""
+
+    run: Run
+    number: int
+    """Where the run is in the index, counted from 1."""
 
 
 class Chunk:
@@ -64,15 +77,13 @@ class Chunk:
     Attributes:
         folder: Path of the folder below the root.
         names: In order, at most `MAX_RUN`.
-        entries: What they are called in the tree.
         kinds: Their type letters, as in a tree.
         sizes: Bytes of content; of a link, of what it holds.
         stats: As in `cas.statindex.Run`.
         digests: Of the contents; None until known.
         at_ns: As in `cas.statindex.Run`.
         databases: Indexes of databases that are taken through SQLite.
-        unchanged: It is the same as a run of the index, so that all digests are the index's.
-        vouched: Else, for each entry, its digest if it is the index's, or nothing.
+        vouched: For each entry, its digest if it is the index's, or nothing.
         waiting: How many digests are on their way.
     """
 
@@ -80,13 +91,11 @@ class Chunk:
         "at_ns",
         "databases",
         "digests",
-        "entries",
         "folder",
         "kinds",
         "names",
         "sizes",
         "stats",
-        "unchanged",
         "vouched",
         "waiting",
     )
@@ -103,19 +112,17 @@ class Chunk:
         """Take sizes from the stats."""
         self.folder = folder
         self.names = names
-        self.entries = names
         self.kinds = kinds
         self.sizes = stats[::FIELDS]
         self.stats = stats
         self.digests = digests
         self.at_ns = at_ns
         self.databases: list[int] = []
-        self.unchanged = False
         self.vouched: list[bytes] = []
         self.waiting = 0
 
 
-Event = Enter | Leave | Chunk
+Event = Enter | Leave | Same | Chunk
 
 
 class _Frame:
@@ -123,12 +130,14 @@ class _Frame:
 
     __slots__ = (
         "at",
+        "clean",
         "covered",
         "files",
         "folders",
         "live",
         "name",
         "old",
+        "passed",
         "path",
         "rules",
         "side_files",
@@ -143,6 +152,8 @@ class _Frame:
         self.files: list[bytes] = []
         self.folders: list[bytes] = []
         self.at = 0  # where in files the walk is
+        self.clean = True  # so far everything is as the index has it
+        self.passed = 0  # what the walk and the index did not agree on before this folder
         self.covered = b""  # up to this name, old has what the index knows
         self.live: set[bytes] = set()
         self.side_files: set[bytes] = set()  # what belongs to a database and is not content
@@ -213,12 +224,23 @@ class Walk:
             window = next(frame.windows, None)
             if window is None:
                 stack.pop()
-                yield Leave(frame.name)
+                leave = self._leave(frame)
+                if stack and leave.end is None:
+                    stack[-1].clean = False
+                yield leave
             else:
                 frame.files, frame.folders = window
                 frame.at = 0
 
-    def one(self, name: bytes) -> Iterator[Chunk]:
+    def _leave(self, frame: _Frame) -> Leave:
+        index = self._index
+        if index is not None:
+            end = index.end(frame.path)
+            if end is not None and frame.clean and index.passed == frame.passed:
+                return Leave(frame.path, frame.name, end, index.taken)
+        return Leave(frame.path, frame.name)
+
+    def one(self, name: bytes) -> Iterator[Same | Chunk]:
         """Give the one chunk of a source that is a single file of the root folder."""
         frame = _Frame(b"", b"", None)
         frame.files = [name]
@@ -249,6 +271,8 @@ class Walk:
                 f"{shown(self._where, path)} keeps changing while it is listed; "
                 "add it when it is quiet"
             ) from None
+        if self._index is not None:
+            frame.passed = self._index.passed
         frame.live = listing.live
         frame.windows = listing.windows(self._keep(frame))
         return frame
@@ -283,7 +307,7 @@ class Walk:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def _chunks(self, frame: _Frame, stop: int) -> Iterator[Chunk]:
+    def _chunks(self, frame: _Frame, stop: int) -> Iterator[Same | Chunk]:
         """Look at the next files of a folder, in step with the runs of the index."""
         files = frame.files
         while frame.at < stop:
@@ -314,7 +338,7 @@ class Walk:
             if trusted(known[1], known[2], run.at_ns):
                 frame.old[name] = known, digests[DIGEST_SIZE * i : DIGEST_SIZE * (i + 1)]
 
-    def _look(self, frame: _Frame, names: list[bytes], run: Run | None) -> Chunk:
+    def _look(self, frame: _Frame, names: list[bytes], run: Run | None) -> Same | Chunk:
         """Take the stats of some files, and what the index knows of them."""
         path = frame.path
         name = b""
@@ -335,18 +359,9 @@ class Walk:
             raise failed(error, self._where, join(path, name)) from error
         if run is not None and not databases:
             if stats == run.stats and run.settled():
-                digests = run.digests
-                chunk = Chunk(
-                    path,
-                    names,
-                    list(run.types),
-                    stats,
-                    [digests[i : i + DIGEST_SIZE] for i in range(0, len(digests), DIGEST_SIZE)],
-                    run.at_ns,
-                )
-                chunk.unchanged = True
-                return chunk
+                return Same(run, self._index.taken if self._index else 0)
             self._remember(frame, run)
+        frame.clean = False
         return self._new_chunk(frame, names, modes, stats, at_ns, databases)
 
     def _new_chunk(
