@@ -86,8 +86,7 @@ def compact(loader: Loader, view: View, *, full: bool) -> View | None:
         fresh = sum(map(len, view.layers.changes.table))
         fresh += sum(len(value) for value in view.layers.changes.table.values() if value)
         start = 0 if full else plan([segment.info.plain for segment in segments], fresh)
-        # What the snapshot will hold must not be lost while the snapshot stays.
-        backend.settle([keys.record(view.position)])
+        loader.settle(view)
     elif not full or _is_least(loader, base):
         return None
     elif start > 1:
@@ -115,7 +114,11 @@ def compact(loader: Loader, view: View, *, full: bool) -> View | None:
         return None
     opened = segments[:start]
     if written:
-        opened += (Segment(backend.open(keys.segment(written.name)), written, loader.cache),)
+        try:
+            reader = backend.open(keys.segment(written.name))
+        except NotFoundError:
+            return None  # two more compactions were quick
+        opened += (Segment(reader, written, loader.cache),)
     return View(snapshot, sequence, Layered(opened), view.position, view.digest)
 
 

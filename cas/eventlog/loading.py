@@ -33,6 +33,7 @@ class Loader:
         keys: Its keys.
         fold: What its events do.
         distrusted: Snapshots that were found damaged while they were in use.
+        published: The newest snapshot that is known to survive a power cut.
         cache: Blocks of its segments.
     """
 
@@ -40,6 +41,7 @@ class Loader:
     keys: Keys
     fold: Fold
     distrusted: set[int] = field(default_factory=set)
+    published: int = 0
     cache: BlockCache = field(default_factory=BlockCache)
 
     def newest_snapshot(self) -> int:
@@ -92,6 +94,19 @@ class Loader:
             if self.is_end(view, thorough=False):
                 return view
 
+    def settle(self, view: View) -> None:
+        """Return when all that a view has read is durable, whoever wrote it.
+
+        What builds on a record must not outlive it: a record after one that a power cut takes
+        away would look like damage, and so would a snapshot that holds it.
+
+        Raises:
+            EnvironmentFailure: The medium fails.
+        """
+        if view.durable < view.position and view.position > view.base.position:
+            self.backend.settle([self.keys.record(view.position)])
+        view.durable = max(view.durable, view.position)
+
     def is_end(self, view: View, *, thorough: bool) -> bool:
         """Check that nothing is lost after what was read.
 
@@ -108,6 +123,9 @@ class Loader:
         """
         head = read_head(self.backend, self.keys)
         end = view.position
+        if head is not None:
+            view.durable = max(view.durable, head.position)
+            self.published = max(self.published, head.snapshot)
         if head is not None and head.position == end:
             if head.digest != view.digest:
                 raise record_damaged(end, "it is not the one that was acknowledged")

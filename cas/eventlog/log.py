@@ -180,7 +180,8 @@ class EventLog:
             if compacted is None:
                 return False
             self._view = compacted
-            self._write_head(compacted)
+            self._loader.published = compacted.base.sequence
+            self._write_head(compacted.position, compacted.digest)
             sweep(self._loader, compacted.base, view.base)
             return True
 
@@ -242,11 +243,14 @@ class EventLog:
         except DamagedLogError as error:
             self._recover(view, error)
             return None
+        self._loader.settle(view)
         if not self._create(view, record, sealed):
             return None
         if self._view is view and view.position < record.number:
             view.absorb(record, draft)
-        self._write_head(self._current())
+        view = self._current()
+        view.durable = max(view.durable, record.number)
+        self._write_head(record.number, record.digest)
         return Appended(record.number, record.identity, events)
 
     def _create(self, view: View, record: Record, sealed: bytes) -> bool:
@@ -332,8 +336,9 @@ class EventLog:
                 return True
         return False
 
-    def _write_head(self, view: View) -> None:
-        write_head(self._backend, self._keys, Head(view.position, view.digest, view.base.sequence))
+    def _write_head(self, position: int, digest: bytes) -> None:
+        """Say how far the log reaches for good; others may have gone further."""
+        write_head(self._backend, self._keys, Head(position, digest, self._loader.published))
 
 
 class _Now:

@@ -45,6 +45,7 @@ class View:
         digest: Its digest.
         identities: Those of the records after `base`.
         size: Bytes of the records after `base`.
+        durable: Up to here records are known to survive a power cut.
     """
 
     base: Snapshot
@@ -54,6 +55,7 @@ class View:
     digest: bytes
     identities: list[bytes] = field(default_factory=list)
     size: int = 0
+    durable: int = 0
 
     def identity(self, number: int) -> bytes | None:
         """Return the identity of the record at a position up to this view's.

@@ -148,15 +148,11 @@ class SteppingBackend:
 
     Args:
         inner: What does the calls.
-
-    Attributes:
-        created: Every key that was created, with its value, in order.
     """
 
     def __init__(self, inner: Backend) -> None:
         """Wrap a backend."""
         self.inner = inner
-        self.created: list[tuple[str, bytes]] = []
 
     @property
     def local(self) -> LocalFiles | None:
@@ -169,15 +165,7 @@ class SteppingBackend:
 
     def put_if_absent(self, key: str, source: bytes | Staging) -> bool:
         """Create a key unless it exists."""
-        content = source if isinstance(source, bytes) else source.read_at(0, source.tell())
-
-        def create() -> bool:
-            created = self.inner.put_if_absent(key, source)
-            if created:
-                self.created.append((key, content))
-            return created
-
-        return bool(take_turn("put_if_absent", key, create))
+        return bool(take_turn("put_if_absent", key, lambda: self.inner.put_if_absent(key, source)))
 
     def put(self, key: str, content: bytes, *, durable: bool = True) -> None:
         """Create or replace a key."""

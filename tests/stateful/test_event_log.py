@@ -63,12 +63,32 @@ class Plain(dict):
         self.pop(key, None)
 
 
+class Recording:
+    """Remembers every key that is created, from the moment that others can see it."""
+
+    def put_if_absent(self, key, source):
+        content = source if isinstance(source, bytes) else source.read_at(0, source.tell())
+        created = super().put_if_absent(key, source)
+        if created:
+            self.created.append((key, content))
+        return created
+
+
+class RecordingMemory(Recording, MemoryBackend):
+    pass
+
+
+class RecordingLocal(Recording, LocalBackend):
+    pass
+
+
 class EventLogMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
+        self.created = []  # (key, content), as it happened
         self.backend = SteppingBackend(self.make_backend())
         self.truth = {}  # position → record, as it was created first
-        self.seen = 0  # how much of `created` is in the truth
+        self.seen = 0  # how much of it is in the truth
         self.tokens = 0
         self.actors = {}  # log → (actor, what it does, its token, the position when it began)
         self.acknowledged = {}  # token → position
@@ -92,10 +112,55 @@ class EventLogMachine(RuleBasedStateMachine):
 
     # --- what happens ---
 
-    @rule(which=st.integers(0, LOGS - 1), kind=st.sampled_from(["add", "add", "claim", "release"]))
-    def append(self, which, kind):
+    @rule(
+        which=st.integers(0, LOGS - 1),
+        begin=st.sampled_from(
+            ["add"] * 6 + ["claim", "release", "compact", "full", "read", "check"]
+        ),
+        until=st.sampled_from(["put_if_absent", "sync", "end", "any", "delete", "list"]),
+        order=st.sampled_from(
+            [Order.GO] * 6 + [Order.LOSE] * 3 + [Order.FAIL, Order.FULL, Order.DIE, Order.DIE_AFTER]
+        ),
+    )
+    def go_on(self, which, begin, until, order):
+        """Begin something, or go on with it, up to a call of a kind; let that end as ordered."""
+        if which not in self.actors:
+            self.begin(which, begin)
         if which in self.actors:
-            return
+            actor = self.actors[which][0]
+            while not actor.done and until not in (actor.call[0], "any"):
+                actor.step()
+            if order is not None:
+                actor.step(order)
+            self.settle(which)
+
+    @rule(which=st.integers(0, LOGS - 1), count=st.integers(1, KNOWN + 3))
+    def overtake(self, which, count):
+        """Let appends, and the compactions that they cause, go past whoever stands still."""
+        self.finish(which)
+        for _ in range(count):
+            self.begin(which, "add")
+            self.finish(which)
+
+    def finish(self, which):
+        if which in self.actors:
+            self.actors[which][0].finish()
+            self.settle(which)
+
+    def begin(self, which, what):
+        log_ = self.logs[which]
+        if what == "reopen":
+            self.restart(which)
+        elif what == "read":
+            self.start(which, what, "", lambda: self.look(which))
+        elif what == "check":
+            self.start(which, what, "", lambda: list(log_.check()))
+        elif what in ("compact", "full"):
+            self.start(which, what, "", lambda: log_.compact(full=what == "full"))
+        else:
+            self.begin_append(which, what)
+
+    def begin_append(self, which, kind):
         self.tokens += 1
         token = f"t{self.tokens}"
         event = {"type": kind, "token": token}
@@ -108,67 +173,6 @@ class EventLogMachine(RuleBasedStateMachine):
             return [event, {"type": "add", "token": token + "b"}]
 
         self.start(which, "append", token, lambda: self.logs[which].append(decide))
-
-    @rule(which=st.integers(0, LOGS - 1))
-    def read(self, which):
-        if which not in self.actors:
-            self.start(which, "read", "", lambda: self.look(which))
-
-    @rule(which=st.integers(0, LOGS - 1), full=st.booleans())
-    def compact(self, which, full):
-        if which not in self.actors:
-            self.start(which, "compact", "", lambda: self.logs[which].compact(full=full))
-
-    @rule(which=st.integers(0, LOGS - 1))
-    def check(self, which):
-        if which not in self.actors:
-            self.start(which, "check", "", lambda: list(self.logs[which].check()))
-
-    @rule(which=st.integers(0, LOGS - 1))
-    def reopen(self, which):
-        if which not in self.actors:
-            self.restart(which)
-
-    @rule(which=st.integers(0, LOGS - 1), steps=st.integers(1, 12))
-    def go_on(self, which, steps):
-        if which in self.actors:
-            for _ in range(steps):
-                self.actors[which][0].step()
-            self.settle(which)
-
-    @rule(which=st.integers(0, LOGS - 1))
-    def finish(self, which):
-        if which in self.actors:
-            self.actors[which][0].finish()
-            self.settle(which)
-
-    @rule(which=st.integers(0, LOGS - 1))
-    def reach_the_put(self, which):
-        """Go on to where an append creates its record, the place where stalling matters."""
-        if which in self.actors:
-            actor = self.actors[which][0]
-            while not actor.done and actor.call[0] != "put_if_absent":
-                actor.step()
-            self.settle(which)
-
-    @rule(
-        which=st.integers(0, LOGS - 1),
-        order=st.sampled_from(
-            [Order.FAIL, Order.FULL, Order.LOSE, Order.LOSE, Order.DIE, Order.DIE_AFTER]
-        ),
-    )
-    def go_wrong(self, which, order):
-        if which in self.actors:
-            self.actors[which][0].step(order)
-            self.settle(which)
-
-    @rule(which=st.integers(0, LOGS - 1), count=st.integers(1, KNOWN + 3))
-    def overtake(self, which, count):
-        """Let many appends, and the compactions that they cause, go past whoever stalls."""
-        if which not in self.actors:
-            for _ in range(count):
-                self.append(which, "add")
-                self.finish(which)
 
     # --- what must hold ---
 
@@ -225,11 +229,11 @@ class EventLogMachine(RuleBasedStateMachine):
         self.absent.add(token)
 
     def learn(self):
-        for key, content in self.backend.created[self.seen :]:
+        for key, content in self.created[self.seen :]:
             if key.startswith("log/t/records/"):
                 number = int(key.rpartition("/")[2])
                 self.truth.setdefault(number, read_record(content, number))
-        self.seen = len(self.backend.created)
+        self.seen = len(self.created)
 
     def model(self, position):
         state = Plain()
@@ -275,7 +279,9 @@ class EventLogMachine(RuleBasedStateMachine):
 
 class MemoryMachine(EventLogMachine):
     def make_backend(self):
-        self.disk = PowerCutBackend(MemoryBackend())
+        memory = RecordingMemory()
+        memory.created = self.created
+        self.disk = PowerCutBackend(memory)
         return self.disk
 
     @rule(data=st.data())
@@ -298,7 +304,9 @@ class MemoryMachine(EventLogMachine):
 class LocalMachine(EventLogMachine):
     def make_backend(self):
         self.folder = tempfile.mkdtemp(prefix="cas-test-")
-        return LocalBackend(self.folder, create=True)
+        backend = RecordingLocal(self.folder, create=True)
+        backend.created = self.created
+        return backend
 
     def teardown(self):
         try:
@@ -309,7 +317,7 @@ class LocalMachine(EventLogMachine):
 
 
 SETTINGS = settings(
-    stateful_step_count=60,
+    stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
