@@ -12,7 +12,7 @@ from cas import fs
 from cas.backends import LocalBackend
 from cas.ingest import ingest
 from cas.ingest.cache import KEPT, StatCache
-from cas.manifests import walk
+from cas.manifests import TreeBuilder, walk
 from cas.objects import ObjectStore
 from cas.testing import faults
 from cas.testing.strategies import materialise, read_back
@@ -158,6 +158,64 @@ def test_a_change_that_leaves_the_content_alone_is_seen(place, change):
     after = place.take()
     assert after.digest != before.digest
     assert after.digest == place.expected()
+
+
+def test_what_is_unchanged_is_not_built_and_the_index_not_written(place, monkeypatch):
+    fill(place)
+    tree = place.take()
+    (name,) = os.listdir(place.cache)
+    before = (place.cache / name).stat().st_ino
+    monkeypatch.setattr(TreeBuilder, "finish", None)
+    assert place.take() == tree
+    assert (place.cache / name).stat().st_ino == before
+
+
+@pytest.mark.parametrize("count", [1, 40, 1200])
+@pytest.mark.parametrize("change", ["add", "delete", "edit", "add folder", "delete folder", "none"])
+def test_a_change_anywhere_in_nested_folders_is_in_the_tree(place, change, count):
+    files = {b"%04d" % n: ("file", b"%d" % n) for n in range(count)}
+    model = {
+        b"a": dict(files),
+        b"b": {**files, b"empty": {}, b"0000 d": {b"x": dict(files)}, b"~": {}},
+        b"b-": dict(files),
+        **files,
+    }
+    materialise(model, place.source)
+    settle()
+    place.take()
+    base = place.source / "b" / "0000 d" / "x"
+    if change == "add":
+        (base / "0000a").write_bytes(b"+")
+    elif change == "delete":
+        (base / "0000").unlink()
+    elif change == "edit":
+        (base / "0000").write_bytes(b"+")
+    elif change == "add folder":
+        (base / "new").mkdir()
+    elif change == "delete folder":
+        (place.source / "b" / "empty").rmdir()
+        (place.source / "b" / "~").rmdir()
+    for _ in range(3):
+        settle()
+        assert place.take().digest == place.expected()
+    assert place.read == 0
+    shutil.rmtree(base)
+    assert place.take().digest == place.expected()
+    assert place.read == 0
+
+
+def test_a_file_and_a_folder_that_hold_it_are_not_mistaken_for_each_other(place, tmp_path):
+    """The index of a path that led to a file is used when it leads to the file's folder."""
+    (place.source / "f").write_bytes(b"x")
+    settle()
+    link = tmp_path / "link"
+    for _ in range(2):
+        link.symlink_to(place.source / "f")
+        file = place.take(link)
+        link.unlink()
+        link.symlink_to(place.source)
+        assert place.take(link).digest == place.expected() != file.digest
+        link.unlink()
 
 
 def test_an_index_of_another_clock_is_not_trusted(place):

@@ -6,6 +6,7 @@ from cas.fs import CLOCK_GRAIN_NS as GRAIN_NS
 from cas.statindex import (
     COARSE_NS,
     MAX_RUN,
+    End,
     Run,
     StatIndexReader,
     StatIndexWriter,
@@ -96,6 +97,71 @@ def test_next_run_stops_at_the_name_that_is_asked_for():
     assert run is not None
     assert run.names == [b"m-", b"n"]
     assert reader.next_run(b"", b"zz") is None
+
+
+def with_ends() -> bytes:
+    """A folder "d" with "d/e" in it, between two files, and the ends of all three."""
+    sink = io.BytesIO()
+    writer = StatIndexWriter(sink)
+    for n, (folder, name) in enumerate([(b"", b"a"), (b"d", b"b"), (b"d/e", b"c")]):
+        writer.add(folder, name, "f", (n,) * 5, digest(n))
+    writer.append(End(b"d/e", 1, 2, digest(10)))
+    writer.append(Run(b"d", 7, [b"f"], "f", [1, 1, 1, 1, 1], digest(3)))
+    writer.append(End(b"d", 3, 4, digest(11)))
+    writer.add(b"", b"z", "f", (9,) * 5, digest(4))
+    writer.append(End(b"", 5, 6, digest(12)))
+    writer.finish()
+    return sink.getvalue()
+
+
+def test_the_end_of_a_folder_comes_after_everything_in_it():
+    reader = StatIndexReader(io.BytesIO(with_ends()))
+    assert reader.next_run(b"", b"a").names == [b"a"]
+    assert reader.next_run(b"d", b"b").names == [b"b"]
+    assert reader.next_run(b"d/e", b"c").names == [b"c"]
+    assert reader.next_run(b"d/e", b"zz") is None
+    assert reader.end(b"d/e") == End(b"d/e", 1, 2, digest(10))
+    assert reader.next_run(b"d", b"f").names == [b"f"]
+    assert reader.end(b"d") == End(b"d", 3, 4, digest(11))
+    assert reader.next_run(b"", b"z").names == [b"z"]
+    assert reader.end(b"") == End(b"", 5, 6, digest(12))
+    assert (reader.taken, reader.passed, reader.damaged) == (8, 0, 0)
+
+
+def test_what_is_passed_over_on_the_way_to_an_end_is_counted():
+    reader = StatIndexReader(io.BytesIO(with_ends()))
+    assert reader.end(b"d") == End(b"d", 3, 4, digest(11))
+    assert (reader.taken, reader.passed) == (6, 5)
+    assert reader.end(b"e") is None
+    assert (reader.taken, reader.passed) == (6, 5)
+    assert reader.next_run(b"", b"z").names == [b"z"]
+
+
+def test_a_folder_that_became_a_longer_name_is_passed_over():
+    reader = StatIndexReader(io.BytesIO(with_ends()))
+    assert reader.next_run(b"d-", b"b") is None
+    assert reader.end(b"d-") is None
+    assert reader.passed == 6
+    assert reader.next_run(b"", b"z").names == [b"z"]
+
+
+def test_entries_and_runs_leave_ends_out():
+    assert [run.names for run in StatIndexReader(io.BytesIO(with_ends())).runs()] == [
+        *([b"a"], [b"b"], [b"c"], [b"f"], [b"z"])
+    ]
+    reader = StatIndexReader(io.BytesIO(with_ends()))
+    assert [entry.name for entry in reader.entries(b"")] == [b"a", b"z"]
+    reader = StatIndexReader(io.BytesIO(with_ends()))
+    assert [entry.name for entry in reader.entries(b"d")] == [b"b", b"f"]
+
+
+def test_items_copied_to_another_index_make_the_same_one():
+    sink = io.BytesIO()
+    writer = StatIndexWriter(sink)
+    for item in StatIndexReader(io.BytesIO(with_ends())).items():
+        writer.append(item)
+    writer.finish()
+    assert sink.getvalue() == with_ends()
 
 
 def test_long_folders_are_cut_into_runs():
