@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cas.catalogue.resolve import read_manifest, resolve_spec
-from cas.errors import MissingObjectError, NotFoundError
+from cas.errors import MissingObjectError, NotFoundError, RefusedError
 from cas.manifests import VersionManifest
+from cas.names import parse_spec
 
 if TYPE_CHECKING:
     from cas.catalogue.context import Context
     from cas.digest import Digest
+    from cas.refs import Refs, SeedRef, VersionRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +109,50 @@ def _newest_first(entry: LineageEntry) -> tuple[float, bytes]:
 
 
 def _reach(context: Context, start: Digest) -> dict[bytes, LineageEntry]:
+    """Return the entries of all that a manifest came from, itself among them."""
     known: dict[bytes, LineageEntry] = {}
-    level: list[Digest] = [start]
+    # What to look at next, and under which name it may be found.
+    level: dict[Digest, str | None] = {start: None}
     while level:
-        for digest in level:
-            known[digest] = _entry(context, digest)
-        level = list(
-            {parent for digest in level for parent in known[digest].parents if parent not in known}
-        )
+        for digest, name in level.items():
+            known[digest] = _entry(context, digest, name)
+        level = {
+            parent: known[digest].parent
+            for digest in level
+            for parent in known[digest].parents
+            if parent not in known
+        }
     return known
 
 
-def _entry(context: Context, digest: Digest) -> LineageEntry:
+def _named(refs: Refs, digest: Digest, name: str | None) -> VersionRef | SeedRef | None:
+    """Return the version or seed that has a manifest, one that was not removed before others.
+
+    The catalogue carries manifests with their names, so most of a lineage needs no objects. Names
+    lie in order there and digests do not, so the name that a child gave is tried first.
+    """
+    found = None if name is None else _ref(refs, name)
+    if found is not None and found.digest == digest:
+        return found
+    for text in refs.by_digest(digest) or refs.by_digest(digest, removed=True):
+        return _ref(refs, text)
+    return None
+
+
+def _ref(refs: Refs, text: str) -> VersionRef | SeedRef | None:
     try:
-        manifest = read_manifest(context.objects.read(digest))
+        spec = parse_spec(text)
+    except RefusedError:
+        return None
+    if spec.kind == "seed":
+        return refs.seed(spec.name)
+    return None if spec.number is None else refs.version(spec.name, spec.number)
+
+
+def _entry(context: Context, digest: Digest, name: str | None) -> LineageEntry:
+    ref = _named(context.refs, digest, name)
+    try:
+        encoded = context.objects.read(digest) if ref is None else ref.manifest_bytes
     except MissingObjectError:
         return LineageEntry(
             digest=digest,
@@ -137,7 +169,8 @@ def _entry(context: Context, digest: Digest) -> LineageEntry:
             removed=True,
             known=False,
         )
-    named = bool(context.refs.by_digest(digest))
+    manifest = read_manifest(encoded)
+    removed = ref is None or ref.removed_at is not None
     if isinstance(manifest, VersionManifest):
         return LineageEntry(
             digest=digest,
@@ -151,7 +184,7 @@ def _entry(context: Context, digest: Digest) -> LineageEntry:
             trigger_run=manifest.trigger_run,
             trigger_workspace=manifest.trigger_workspace,
             baseline_run_id=None,
-            removed=not named,
+            removed=removed,
             known=True,
         )
     return LineageEntry(
@@ -166,6 +199,6 @@ def _entry(context: Context, digest: Digest) -> LineageEntry:
         trigger_run=None,
         trigger_workspace=None,
         baseline_run_id=manifest.baseline_run_id,
-        removed=not named,
+        removed=removed,
         known=True,
     )
