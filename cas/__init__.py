@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from cas.errors import RefusedError as RefusedError
     from cas.errors import SourceChangedError as SourceChangedError
     from cas.errors import UnsupportedError as UnsupportedError
+    from cas.layouts import Exported as Exported
+    from cas.layouts import Imported as Imported
+    from cas.layouts import Skipped as Skipped
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
     from cas.maintenance.verify import verify_workspace as verify_workspace
@@ -72,6 +75,7 @@ _HOME = {
         "DamagedLogError DiskFullError EnvironmentFailure FormatError MissingObjectError "
         "NameRefusedError NewerFormatError NotFoundError OutcomeUnknownError RefusedError "
         "SourceChangedError UnsupportedError",
+        "cas.layouts": "Exported Imported Skipped",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cas.catalogue.workspaces import Workspaces
     from cas.checkout import CheckedOut
     from cas.digest import Digest
+    from cas.layouts import Exported, Imported
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
     from cas.workspace import Status
@@ -462,6 +463,46 @@ class Store:
             path = Path(directory)
             check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
             return directory_report(check, path)
+
+    def import_layout(self, directory: AnyPath, *, progress: Progress | None = None) -> Imported:
+        """Take in an old version store, without changing it.
+
+        Numbers, gaps between them, metadata and times stay as they are. All names come in with one
+        record, or none. What is damaged or no part of such a store is skipped and said, and so is
+        what this store has already, with equal content.
+
+        Args:
+            directory: The old store; see `docs/old-layouts.md` for what it may hold.
+            progress: Called with what was done so far.
+
+        Raises:
+            NotFoundError: There is no such directory.
+            RefusedError: It is no old store.
+            ConflictError: A name stands for something else here; nothing was imported.
+        """
+        from cas.layouts import import_layout
+
+        with doing(f"importing {os.fspath(directory)}"):
+            return import_layout(self._context, directory, progress=progress)
+
+    def export_layout(self, directory: AnyPath, *, progress: Progress | None = None) -> Exported:
+        """Write all versions and seeds as an old version store, whole or not at all.
+
+        An import of it into a new store gives the same versions and seeds.
+
+        Args:
+            directory: Where to; must not exist or be empty.
+            progress: Called with what was done so far.
+
+        Raises:
+            ConflictError: Something is at `directory`.
+            RefusedError: There is nothing to export.
+            UnsupportedError: The filesystem cannot hold a name or type.
+        """
+        from cas.layouts import export_layout
+
+        with doing(f"exporting to {os.fspath(directory)}"):
+            return export_layout(self._context, directory, progress=progress)
 
     def stats(self) -> Stats:
         """Count objects and bytes, and what dedup and compression saved."""
