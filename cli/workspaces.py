@@ -70,7 +70,9 @@ def checkout(
         )
     where = session.out.path(str(made.dest))
     session.done(
-        made, f"{where}: {made.spec}, {files_and_size(made.files, made.bytes)} ({made.mode})"
+        made,
+        f"{where}: {made.spec}, {files_and_size(made.files, made.bytes)} ({made.mode})",
+        notices=made.notices,
     )
     for path in made.kept:
         session.say(f"kept      {session.out.path(path)}")
