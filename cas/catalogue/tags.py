@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +104,10 @@ class Tags:
         names.check_tag(name)
         if names.parse_spec(spec).path:
             raise RefusedError(f"{spec} is a place inside; a tag names a whole state", spec=spec)
-        with doing(f"setting tag {name}"), context.publishing():
+        with doing(f"setting tag {name}"):
             found = resolve_spec(context, spec)
             digest = found.manifest or found.digest
             named = bool(context.refs.by_digest(digest))
-            if not named and found.tree is not None:
-                check_closure(context.objects, found.tree, spec)
             target = {"name": name, "digest": bytes(digest), "spec": found.name or found.spec}
             event = change_event("tag", target, by=by, reason=reason)
 
@@ -117,7 +116,11 @@ class Tags:
                     raise NotFoundError(f"{spec} was removed a moment ago", spec=spec)
                 return [event]
 
-            change_refs(context, decide)
+            # What has a name keeps its content until the tag does; gc must not be at the rest.
+            with nullcontext() if named else context.publishing():
+                if not named and found.tree is not None:
+                    check_closure(context.objects, found.tree, spec)
+                change_refs(context, decide)
         return Tag(
             name=name,
             digest=digest,
