@@ -86,8 +86,8 @@ def checkout(
         EnvironmentFailure: The system refused.
     """
     check_mode_name(mode)
-    replaces = force and _check_replaceable(dest)
     try:
+        replaces = force and _check_replaceable(dest)
         with Stage(dest, occupied=replaces) as stage:
             job = _Checkout(objects, tree, stage, mode, tuple(only), workers, progress)
             state = job.write(memory, sync=sync)
@@ -125,12 +125,11 @@ def _name(
         register(objects.backend, stage.path, state, at=stage.dest)
     try:
         if replaces:
-            former = _exchange(stage, sync=sync)
-            forget(objects.backend, former)
+            forget(objects.backend, _exchange(stage, sync=sync))
         else:
             stage.place(sync=sync)
     except BaseException:
-        if state is not None:
+        if state is not None and not stage.in_place:
             forget(objects.backend, state.id)
         raise
 

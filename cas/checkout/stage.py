@@ -39,6 +39,7 @@ class Stage:
         dest: The destination with its parent's real path.
         path: The staging directory's own path.
         fd: A descriptor of the staging directory.
+        in_place: Whether it is at `dest`.
         replaces_cwd: Whether the directory at `dest` is the current one.
 
     Entering it raises:
@@ -55,6 +56,7 @@ class Stage:
         "_to_remove",
         "dest",
         "fd",
+        "in_place",
         "path",
         "replaces_cwd",
     )
@@ -67,6 +69,7 @@ class Stage:
         self.dest = whole
         self.path = whole
         self.fd = -1
+        self.in_place = False
         self.replaces_cwd = False
         self._occupied = occupied
         self._parent = -1
@@ -222,6 +225,7 @@ class Stage:
                 ) from error
             raise
         self._to_remove = b""
+        self.in_place = True
         if sync:
             fs.fsync_dir(self._parent)
 
@@ -237,6 +241,7 @@ class Stage:
             lock_if_possible(other)  # lest another checkout takes it for a stale staging directory
             fs.set_mode(self.fd, self._mode)
             self._swap(os.fsencode(self.path.name), name)
+            self.in_place = not self.in_place
         except BaseException:
             os.close(other)
             raise

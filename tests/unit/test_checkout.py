@@ -462,3 +462,23 @@ def test_what_a_crash_left_and_cannot_be_removed_is_no_obstacle(objects, tree, d
     monkeypatch.setattr(fs, "rmdir", rmdir)
     checkout(objects, tree.digest, dest)
     assert contents(dest) == MODEL
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_workspace_that_is_in_place_stays_remembered_when_the_last_sync_fails(
+    objects, tree, dest, force, monkeypatch
+):
+    if force:
+        checkout(objects, tree.digest, dest, memory=state())
+    real = fs.fsync_dir
+
+    def fsync_dir(directory):
+        if isinstance(directory, int) and os.path.samestat(os.fstat(directory), dest.parent.stat()):
+            raise OSError(errno.EIO, "broken")
+        real(directory)
+
+    monkeypatch.setattr(fs, "fsync_dir", fsync_dir)
+    with pytest.raises(EnvironmentFailure):
+        checkout(objects, tree.digest, dest, memory=state(), force=force)
+    assert status(dest).clean
+    assert load(dest).id in {one.id for one in remembered(objects.backend)}
