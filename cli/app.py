@@ -28,6 +28,8 @@ COMMANDS = {
     "verify": "checks",
     "tag": "tags",
     "stats": "stores",
+    "import": "layouts",
+    "export": "layouts",
     "demo": "demo",
 }
 """Every command and the module of this package that holds it, in the order of `cas --help`."""

@@ -232,9 +232,7 @@ class Scan:
                 if found != wanted:
                     what = os.fsdecode(part)
                     lies = f"has no {what}" if found is None else f"has a {what} that is {found}"
-                    raise RefusedError(
-                        f"{lies}: a seed has skills, prompts, baseline.db, seed.json"
-                    )
+                    raise RefusedError(f"{lies}: it is not a whole seed")
             said = self._read(SEED, seed, path, path, shape.SEED_FILE)
             names.check_run_id(said.fields["baseline_run_id"] or "")
             extra = self._extra_parts(path, said)
