@@ -94,6 +94,7 @@ def update(
     check_mode_name(mode)
     try:
         with Opened(workspace) as opened, _locked(opened):
+            opened.reload()
             if only and tuple(only) != opened.state.only:
                 raise RefusedError(
                     f"{opened.path} was checked out with other --only globs, which an update "
@@ -196,7 +197,7 @@ class _Update:
             kept, tally = self._apply(incoming, goal, abilities)
         finally:
             os.close(incoming)
-        remove_tree(opened.memory, INCOMING)
+            remove_tree(opened.memory, INCOMING)  # after an error it may hold much
         files, size = self._remember(state, goal, tally)
         return CheckedOut(
             dest=opened.path,

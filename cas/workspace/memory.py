@@ -254,6 +254,15 @@ class Opened:
             path=self._shown(name),
         )
 
+    def reload(self) -> None:
+        """Read the state again.
+
+        Raises:
+            DamagedError: It cannot be understood.
+            OSError: It cannot be read.
+        """
+        self.state = self._read()
+
     def save(self, state: WorkspaceState, *, durable: bool) -> None:
         """Replace the state, atomically."""
         write_state(self.memory, state, durable=durable)

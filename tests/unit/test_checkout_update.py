@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from cas import codec, fs
 from cas.backends import LocalBackend
 from cas.checkout import checkout, update
 from cas.digest import hash_bytes
-from cas.errors import BusyError, DamagedError, NotFoundError, RefusedError
+from cas.errors import BusyError, DamagedError, DiskFullError, NotFoundError, RefusedError
 from cas.objects import ObjectStore
 from cas.testing import faults
 from cas.testing.strategies import read_back
@@ -319,5 +320,28 @@ def test_an_update_that_the_store_cannot_finish_does_not_stand_in_the_way_of_ano
     with pytest.raises(DamagedError):
         update(objects, work, tree, memory=state("r@v2"))
     move(objects, work, OLD)
+    assert contents(work) == OLD
+    assert status(work).clean
+
+
+def test_an_update_that_failed_leaves_nothing_of_what_it_had_staged(objects, work):
+    with faults.fail(1, errno.ENOSPC, on={"sync_filesystem"}), pytest.raises(DiskFullError):
+        move(objects, work, NEW)
+    assert memory_of(work) == [load(work).index, "lock", "state"]
+    assert move(objects, work, NEW).kept == ()
+    assert contents(work) == NEW
+
+
+def test_an_update_sees_what_another_did_while_it_waited_for_the_lock(objects, work, monkeypatch):
+    real = fs.create_excl
+
+    def create_excl(path, mode=0o666, dir_fd=None):
+        if path == b"lock" and not os.path.exists(work / ".cas-workspace" / "lock"):
+            (work / ".cas-workspace" / "lock").touch()
+            move(objects, work, NEW)
+        return real(path, mode, dir_fd)
+
+    monkeypatch.setattr(fs, "create_excl", create_excl)
+    assert move(objects, work, OLD).kept == ()
     assert contents(work) == OLD
     assert status(work).clean
