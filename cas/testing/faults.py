@@ -42,6 +42,7 @@ CHANGES: Final = frozenset(
         "rename_noreplace",
         "rmdir",
         "set_mode",
+        "set_times",
         "symlink",
         "sync_filesystem",
         "touch",
