@@ -29,11 +29,10 @@ from cas.workspace.memory import (
     MEMORY,
     Opened,
     WorkspaceState,
-    forget,
     new_id,
-    register,
     write_state,
 )
+from cas.workspace.registry import forget, register
 from cas.workspace.runs import runs
 from cas.workspace.verify import verify_directory
 

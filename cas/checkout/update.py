@@ -42,8 +42,8 @@ from cas.workspace.memory import (
     Intent,
     Opened,
     WorkspaceState,
-    register,
 )
+from cas.workspace.registry import register
 from cas.workspace.runs import runs
 
 if TYPE_CHECKING:

@@ -3,14 +3,10 @@
 from cas.workspace.changes import Status, status
 from cas.workspace.memory import (
     Intent,
-    Remembered,
     WorkspaceState,
-    damaged_memories,
-    forget,
     load,
-    register,
-    remembered,
 )
+from cas.workspace.registry import Remembered, damaged_memories, forget, register, remembered
 from cas.workspace.runs import runs
 from cas.workspace.verify import (
     Difference,

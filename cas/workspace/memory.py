@@ -1,19 +1,17 @@
-"""What a workspace remembers of its checkout, and what the store remembers of the workspace.
+"""What a workspace remembers of its checkout.
 
 Specified in `docs/format.md`, "Workspaces".
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cas import codec, fs
-from cas.backends import Missing
 from cas.digest import DIGEST_SIZE, Digest, hash_bytes
 from cas.errors import (
     CasError,
@@ -25,10 +23,8 @@ from cas.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from cas.backends import Backend
 
 MEMORY: Final = b".cas-workspace"
 """The folder in a workspace that holds its memory and is no content."""
@@ -36,13 +32,11 @@ STATE: Final = b"state"
 LOCK: Final = b"lock"
 INCOMING: Final = b"incoming"
 FORMAT: Final = 1
-REGISTRY: Final = "workspaces/"
 MAX_STATE: Final = 1 << 20
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _INDEX: Final = re.compile(r"index-[0-9a-f]{8}")
 _NO_DIGEST: Final = Digest(bytes(DIGEST_SIZE))
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +93,22 @@ class WorkspaceState:
     def to_bytes(self) -> bytes:
         """Return the content of the state file: the encoded state and its digest."""
         intent = self.intent
-        return _seal(
+        return seal(
             {
                 "store_path": os.fsencode(self.store_path),
                 "store_id": self.store_id,
-                "spec": _text_bytes(self.spec),
+                "spec": text_bytes(self.spec),
                 "manifest": self.manifest,
                 "tree": self.tree,
                 "mode": self.mode,
-                "only": [_text_bytes(glob) for glob in self.only],
+                "only": [text_bytes(glob) for glob in self.only],
                 "created_at": self.created_at,
                 "id": self.id,
                 "index": self.index,
                 "exec_bits": self.exec_bits,
                 "intent": intent
                 and {
-                    "spec": _text_bytes(intent.spec),
+                    "spec": text_bytes(intent.spec),
                     "manifest": intent.manifest,
                     "tree": intent.tree,
                     "via": intent.via,
@@ -131,7 +125,7 @@ class WorkspaceState:
             FormatError: It is damaged.
             NewerFormatError: A newer release wrote it.
         """
-        body = _unseal(data, "workspace")
+        body = unseal(data, "workspace")
         try:
             intent = body["intent"]
             state = cls(
@@ -161,8 +155,8 @@ class WorkspaceState:
         return state
 
 
-def _text_bytes(text: str) -> bytes:
-    """A spec or glob may hold a path whose bytes are no UTF-8."""
+def text_bytes(text: str) -> bytes:
+    """Return a text that may hold a path whose bytes are no UTF-8, as bytes."""
     return os.fsencode(text)
 
 
@@ -170,12 +164,19 @@ def _digest_or_none(raw: bytes | None) -> Digest | None:
     return None if raw is None else Digest(raw)
 
 
-def _seal(body: dict[str, Any], kind: str) -> bytes:
+def seal(body: dict[str, Any], kind: str) -> bytes:
+    """Return a memory of some kind as bytes that carry their digest."""
     data = codec.encode([kind, FORMAT, body])
     return data + hash_bytes(data)
 
 
-def _unseal(data: bytes, kind: str) -> dict[str, Any]:
+def unseal(data: bytes, kind: str) -> dict[str, Any]:
+    """Return what was sealed.
+
+    Raises:
+        FormatError: It is damaged, or of another kind.
+        NewerFormatError: A newer release wrote it.
+    """
     payload, checksum = data[:-DIGEST_SIZE], data[-DIGEST_SIZE:]
     if len(data) <= DIGEST_SIZE or hash_bytes(payload) != checksum:
         raise FormatError("its checksum does not match")
@@ -324,134 +325,3 @@ def write_state(memory: int, state: WorkspaceState, *, durable: bool) -> None:
 def new_id() -> str:
     """Return a random identity for a workspace."""
     return os.urandom(16).hex()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """What a store remembers of a workspace.
-
-    Attributes:
-        id: The workspace's identity.
-        path: Its real path when it was made or last updated.
-        device: The device number of its filesystem then.
-        spec: What was checked out.
-        trees: What it may hold: its tree, and while an update is under way those it goes to.
-        created_at: UTC time of the checkout or last update, ISO 8601.
-    """
-
-    id: str
-    path: Path
-    device: int
-    spec: str
-    trees: tuple[Digest, ...]
-    created_at: str
-
-
-def register(
-    backend: Backend, path: Path, state: WorkspaceState, *, at: Path | None = None
-) -> WorkspaceState:
-    """Make the store remember a workspace; a store that cannot be written to does not.
-
-    A copy of a workspace carries the identity of the first. If that one is still there, the copy
-    gets an identity of its own.
-
-    Args:
-        backend: The store's.
-        path: Where the workspace is now.
-        state: What it remembers.
-        at: Where it will be, if it is about to be renamed.
-
-    Returns:
-        The state, with another identity if it needed one.
-    """
-    real = Path(os.path.realpath(path if at is None else at))
-    known = recall(backend, state.id)
-    if known is not None and known.path != real and _is_workspace(known.path, state.id):
-        state = replace(state, id=new_id())
-    trees = [state.tree]
-    if state.intent is not None:
-        trees += [state.intent.tree, *state.intent.via]
-    data = _seal(
-        {
-            "id": state.id,
-            "path": os.fsencode(real),
-            "device": os.stat(path).st_dev,
-            "spec": _text_bytes(state.spec),
-            "trees": trees,
-            "created_at": state.created_at,
-        },
-        "remembered",
-    )
-    _where_writable(lambda: backend.put(REGISTRY + state.id, data))
-    return state
-
-
-def _is_workspace(path: Path, identity: str) -> bool:
-    try:
-        return load(path).id == identity
-    except CasError:
-        return False
-
-
-def _where_writable(change: Callable[[], None]) -> None:
-    try:
-        change()
-    except OSError as error:
-        if error.errno not in _READ_ONLY:
-            raise
-
-
-def recall(backend: Backend, identity: str) -> Remembered | None:
-    """Return what the store remembers of one workspace; None if nothing that can be read."""
-    try:
-        return _parse(backend.get(REGISTRY + identity, max_bytes=MAX_STATE))
-    except (NotFoundError, FormatError, NewerFormatError):
-        return None
-
-
-def remembered(backend: Backend) -> Iterator[Remembered]:
-    """Yield what the store remembers of its workspaces.
-
-    Raises:
-        DamagedError: A memory is damaged, so nobody can say what its workspace needs.
-    """
-    for entry in backend.list(REGISTRY):
-        try:
-            yield _parse(backend.get(entry.key, max_bytes=MAX_STATE))
-        except FormatError as error:
-            raise DamagedError(
-                f"{entry.key} in the store is damaged: {error}; "
-                "delete it and update the workspace that it stands for",
-                location=entry.key,
-            ) from None
-
-
-def damaged_memories(backend: Backend) -> Iterator[tuple[str, str]]:
-    """Yield the key of each memory of a workspace that is damaged, and what is wrong with it."""
-    for entry in backend.list(REGISTRY):
-        try:
-            _parse(backend.get(entry.key, max_bytes=MAX_STATE))
-        except Missing:
-            continue  # forgotten meanwhile
-        except (FormatError, NewerFormatError) as error:
-            yield entry.key, str(error)
-
-
-def _parse(data: bytes) -> Remembered:
-    body = _unseal(data, "remembered")
-    try:
-        return Remembered(
-            id=body["id"],
-            path=Path(os.fsdecode(body["path"])),
-            device=body["device"],
-            spec=os.fsdecode(body["spec"]),
-            trees=tuple(Digest(tree) for tree in body["trees"]),
-            created_at=body["created_at"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"a field is missing or wrong: {error}") from None
-
-
-def forget(backend: Backend, identity: str) -> None:
-    """Make the store forget a workspace, which is not touched; a read-only store remembers none."""
-    _where_writable(lambda: backend.delete(REGISTRY + identity))
