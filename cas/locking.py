@@ -10,11 +10,13 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cas.errors import BusyError, UnsupportedError, environment_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

@@ -399,5 +399,8 @@ def _read(fd: int, size: int) -> bytes:
 
 def _write_frame(fd: int, kind: int, body: bytes) -> None:
     rest = memoryview(len(body).to_bytes(4, "big") + bytes([kind]) + body)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except BrokenPipeError:
+        os._exit(1)  # the parent is gone

@@ -302,7 +302,7 @@ class LocalBackend:
         """Set space aside that `release_reserve` gives back when the disk is full."""
         try:
             with self._stage(_MUTABLE) as staging:
-                fs.allocate(staging.fd, reserve.SIZE)
+                reserve.allocate(staging.fd)
                 self._directories.share(staging.fd, GROUP_WRITE)
                 self._place(reserve.NAME, staging)
         except OSError as error:

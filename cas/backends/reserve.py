@@ -19,6 +19,15 @@ STEP: Final = 64 << 10
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+def allocate(fd: int) -> None:
+    """Bring an open file to the full size of the reserve.
+
+    It is done step by step, since btrfs frees what it gave at once only at once.
+    """
+    for size in range(STEP, SIZE + STEP, STEP):
+        fs.allocate(fd, size)
+
+
 def release(root_fd: int, steps: int) -> int:
     """Cut the reserve by up to `steps` pieces of 64 KiB; return the bytes that gave."""
     try:
@@ -30,8 +39,9 @@ def release(root_fd: int, steps: int) -> int:
         left = max(0, size - steps * STEP)
         if left < size:
             fs.truncate(fd, left)
-            # A journal gives blocks out again only after it has committed their release.
-            fs.fsync(fd)
+            # Blocks are given out again only after their release is committed, which on btrfs
+            # syncing the file alone does not do.
+            fs.sync_filesystem(fd)
         return size - left
     finally:
         os.close(fd)
@@ -60,7 +70,7 @@ def refill(root_fd: int) -> bool:
         if size >= SIZE:
             return True
         try:
-            fs.allocate(fd, SIZE)
+            allocate(fd)
             fs.fsync(fd)
         except OSError as error:
             if error.errno not in _FULL:
