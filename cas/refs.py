@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas import names
 from cas.codec import decode_trusted, encode
-from cas.digest import DIGEST_SIZE, Digest, raw_hash
+from cas.digest import DIGEST_SIZE, Digest, known_digest, raw_hash
 from cas.errors import ConflictError, NewerFormatError, NotFoundError, RefusedError
 from cas.eventlog import Appended, Event, EventLog
 
@@ -160,7 +160,7 @@ class Refs:
         for key, value in self._state.scan(_version_prefix(resource)):
             if value[:1] == _LIVE:
                 number = int.from_bytes(key[-8:], "big")
-                yield VersionRef(resource, number, Digest(value[1:33]), value[33:], None)
+                yield VersionRef(resource, number, known_digest(value[1:33]), value[33:], None)
             elif removed:
                 yield self._version(resource, key, value)
 

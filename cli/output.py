@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "bold": "1", "dim": "2"}
@@ -131,11 +132,19 @@ def when(moment: str | None) -> str:
     """Return a UTC time of the store in the reader's own time zone, to the minute."""
     if moment is None:
         return ""
+    if moment.endswith("+00:00"):
+        # Only the minute shows, and versions made by a machine share theirs with many others.
+        return _when(moment[:16] + "+00:00") or moment
+    return _when(moment) or moment
+
+
+@lru_cache
+def _when(moment: str) -> str:
     try:
         return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         # An imported layout may carry any text as its time; it is shown as it came.
-        return moment
+        return ""
 
 
 def short(digest: object) -> str:

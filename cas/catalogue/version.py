@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cas.codec import decode_sealed
-from cas.digest import Digest
+from cas.digest import Digest, known_digest
 from cas.errors import FormatError
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def version_from_ref(ref: VersionRef) -> Version:
                 resource=ref.resource,
                 number=ref.number,
                 digest=ref.digest,
-                tree=Digest(body["tree"]),
-                parents=tuple(map(Digest, body["parents"])),
+                tree=known_digest(body["tree"]),
+                parents=tuple(map(known_digest, body["parents"])),
                 parent=body["parent"],
                 source=body["source"],
                 description=body["description"],
