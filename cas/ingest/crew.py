@@ -32,7 +32,9 @@ _WINDOW: Final = 3
 """Batches that a worker is given ahead, so that it need not wait for this process."""
 _PAYS_FILES: Final = 600
 _PAYS_BYTES: Final = 16 << 20
-"""What there has to be to read before starting workers pays."""
+"""What there has to be to read, for each worker, before starting it pays."""
+_MOST: Final = 4
+"""More workers than these would wait for this process, which walks and decides."""
 _GENERATION: Final = 1 << 15
 """New objects after which workers are asked to put in place what they have."""
 
@@ -162,7 +164,7 @@ class Crew:
             return
         self._seen_files += len(batch.slots)
         self._seen_bytes += batch.bytes
-        if not self._mates and self._size > 1 and self._pays():
+        if len(self._mates) < self._wanted():
             self._start()
         self._answers(block=False)
         free = [mate for mate in self._mates if mate.reading < _WINDOW]
@@ -174,12 +176,14 @@ class Crew:
         else:
             self._read_here(batch)
 
-    def _pays(self) -> bool:
-        return self._seen_files >= _PAYS_FILES or self._seen_bytes >= _PAYS_BYTES
+    def _wanted(self) -> int:
+        """Return how many workers pay for what was seen so far."""
+        paid = max(self._seen_files // _PAYS_FILES, self._seen_bytes // _PAYS_BYTES)
+        return min(paid, self._size - 1, _MOST)
 
     def _start(self) -> None:
         local = self._objects.backend.local
-        assert local is not None
+        assert local is not None, "elsewhere there is one process"
         init = [
             os.fsencode(local.root),
             local.shared_gid,
@@ -187,8 +191,7 @@ class Crew:
             self._objects.pack_target,
             *same_as(os.fsdecode(self._path), self._root),
         ]
-        while len(self._mates) < self._size - 1:
-            self._mates.append(_Mate(Worker("cas.ingest.reading:serve", init)))
+        self._mates.append(_Mate(Worker("cas.ingest.reading:serve", init)))
 
     # --- here ----------------------------------------------------------------------------------
 
