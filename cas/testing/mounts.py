@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = Literal["ext4", "ext4 without a journal", "xfs", "btrfs", "vfat", "exfat"]
 
 SAFE: Final[tuple[Kind, ...]] = ("ext4", "ext4 without a journal", "xfs", "btrfs", "vfat")
-"""Those that a store can lie on. exfat comes through FUSE and can neither link nor rename safely."""
+"""Those that a store can lie on: exfat, through FUSE, can neither link nor rename safely."""
 
 _MAKE: Final[dict[Kind, list[str]]] = {
     "ext4": ["mkfs.ext4", "-q"],

@@ -369,6 +369,7 @@ def test_a_reserve_that_does_not_fit_stays_as_it_was(backend):
     assert (backend.root / "reserve").stat().st_size == 14 * (64 << 10)
 
 
-def test_a_store_without_a_reserve_has_none_to_give(backend):
+def test_a_store_without_a_reserve_has_none_to_give_until_it_is_refilled(backend):
     assert backend.release_reserve() == 0
-    assert backend.refill_reserve() is False
+    assert backend.refill_reserve() is True
+    assert backend.release_reserve() == 64 << 10
