@@ -20,21 +20,18 @@ def run(session: Session, place: Path, *, kept: bool) -> int:
     """Go through all steps in an empty directory and return the exit code."""
     show = Show(session)
     session.say(f"Working in {session.out.path(str(place))}; commands are as typed there.")
-    verified = False
-    store = _first_versions(show, place)
-    with store:
+    with _first_versions(show, place) as store:
         _names_and_seed(show, place, store)
         _evolve(show, place, store)
         verified = _copy(show, place, store)
-        show.step("What it all takes", "cas stats")
-        stats = store.stats()
-        show.result(
-            f"{size(stats.logical_bytes)} as plain copies, "
-            f"{size(stats.unique_bytes)} with equal files once, {size(stats.stored_bytes)} stored"
-        )
+    session.say("")
+    session.say(
+        "Done: the copy is proven byte for byte."
+        if verified
+        else "This did not go as it should: please report it."
+    )
     if kept:
-        session.say("")
-        session.say(f"All of it is in {session.out.path(str(place))}: try `cas log` there.")
+        session.say(f"All of it is in {session.out.path(str(place))}: try `cas versions` there.")
     if session.json:
         session.out.document(
             {
@@ -194,6 +191,13 @@ def _evolve(show: Show, place: Path, store: "cas.Store") -> None:
     show.step("Where did it come from?", "cas log seed:evolved --graph")
     show.result(*_lineage(store.log("seed:evolved")))
 
+    show.step("See what it all takes", "cas stats")
+    stats = store.stats()
+    show.result(
+        f"{size(stats.logical_bytes)} as plain copies, "
+        f"{size(stats.unique_bytes)} with equal files once, {size(stats.stored_bytes)} stored"
+    )
+
 
 def _lineage(entries: "Iterable[cas.LineageEntry]") -> Iterable[str]:
     def text(entry: "cas.LineageEntry") -> str:
@@ -225,18 +229,18 @@ def _copy(show: Show, place: Path, store: "cas.Store") -> bool:
     _flip(copy / frame)
     found = not verdict().ok
 
-    show.step("Heal it from the store", f"cas cat videos@v1:{frame} > copy/{frame}", proof)
-    with store.open(f"videos@v1:{frame}") as good, (copy / frame).open("wb") as bad:
-        shutil.copyfileobj(good, bad)
-    healed = verdict().ok
-
     show.step("Prove the store itself", "cas verify")
     report = store.verify()
     show.result(
         f"{'ok' if report.ok else 'damaged'}; {count(report.objects, 'object')}, "
         f"{size(report.checked_bytes)} read and hashed"
     )
-    return sound and found and healed and report.ok
+
+    show.step("Heal the copy from it", f"cas cat videos@v1:{frame} > copy/{frame}", proof)
+    with store.open(f"videos@v1:{frame}") as good, (copy / frame).open("wb") as bad:
+        shutil.copyfileobj(good, bad)
+    healed = verdict().ok
+    return sound and found and report.ok and healed
 
 
 def _flip(path: Path) -> None:

@@ -70,11 +70,15 @@ def _system(error: OSError) -> str:
 
 def _say(code: int, name: str, message: str, facts: dict[str, Any], arguments: list[str]) -> int:
     stream = standard_error()
-    if wants_json(arguments):
-        stream.line(json.dumps({"error": {**facts, "code": name, "message": message}}))
-    else:
-        stream.line(f"cas: {visible(message)}")
-    stream.flush()
+    try:
+        if wants_json(arguments):
+            error = {**facts, "code": name, "message": message}
+            stream.line(json.dumps({"error": error}, default=str))
+        else:
+            stream.line(f"cas: {visible(message)}")
+        stream.flush()
+    except OSError:
+        pass  # nobody reads it; the exit code still tells
     return code
 
 

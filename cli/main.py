@@ -2,14 +2,14 @@
 
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 INTERRUPTED = 130
 
 
 def run() -> NoReturn:
     """Run the command line of this process and exit."""
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_flushed(main(sys.argv[1:])))
 
 
 def main(arguments: list[str]) -> int:
@@ -29,18 +29,27 @@ def main(arguments: list[str]) -> int:
             raise
         except BaseException as error:  # noqa: BLE001 - the last place where anything can be said
             code = report(error, arguments)
-        return _flushed(code or 0)
+        return code or 0
     except KeyboardInterrupt:
-        return _flushed(INTERRUPTED)
+        return INTERRUPTED
 
 
 def _flushed(code: int) -> int:
-    """Write out what is still held back, so that the interpreter has nothing to complain of."""
+    """Write out what is still held back, so that the interpreter has nothing to complain of.
+
+    What nobody reads, and all of it after Ctrl-C, goes nowhere.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue
         try:
+            if code == INTERRUPTED:
+                _swallow(stream)
             stream.flush()
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _swallow(stream)
     return code
+
+
+def _swallow(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

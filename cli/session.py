@@ -136,10 +136,14 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close what was opened, and hand all output to the system."""
+        """Close what was opened, and hand all output to the system.
+
+        After Ctrl-C the output stays where it is: whoever should read it may never do so.
+        """
         if self._store is not None:
             self._store.close()
-        self.out.flush()
+        if not isinstance(error, KeyboardInterrupt):
+            self.out.flush()
 
     @contextmanager
     def progress(self) -> Iterator["cas.Progress | None"]:

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +111,53 @@ def test_an_interrupt_is_quiet(cas, monkeypatch):
     raising(monkeypatch, KeyboardInterrupt())
     stopped = cas("versions", code=130)
     assert (stopped.out, stopped.err) == (b"", b"")
+
+
+def test_ctrl_c_ends_also_a_command_whose_output_nobody_reads(cas, store, clean, write):
+    write(clean / "set", {"large.bin": os.urandom(4 << 20)})
+    cas("add", "set", "set")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "cas_cli", "cat", "set@v1:large.bin"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.read(1)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=20) == 130
+    with running:
+        assert running.stderr.read() == b""
+
+
+def test_ctrl_c_during_an_add_leaves_no_name_and_the_next_add_works(cas, store, clean, write):
+    for number in range(40):
+        write(clean / "set", {f"{number}.bin": os.urandom(2 << 20)})
+    running = subprocess.Popen(
+        [sys.executable, "-m", "cas_cli", "add", "set", "set"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    # Once something large is in place the add is in the middle of its work.
+    while not any((store / "loose").glob("*/*")):
+        assert running.poll() is None
+        time.sleep(0.005)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=20)
+    assert (running.returncode, said) == (130, b"")
+    assert cas("versions", "--json").json() == []
+    assert cas("add", "set", "set", "--json").json()["spec"] == "set@v1"
+
+
+def test_facts_of_an_error_are_shown_whatever_they_are(cas, monkeypatch):
+    raising(monkeypatch, errors.NotFoundError("gone", path=Path("x"), digest=b"y"))
+    assert cas("versions", "--json", code=3).error()["path"] == "x"
+
+
+def test_an_error_that_nobody_can_read_still_has_its_exit_code(process, clean):
+    with open("/dev/full", "wb") as full:
+        process("nosuch", stdout=full, stderr=full, code=2)
 
 
 def test_an_error_stays_on_one_line_whatever_names_it_holds(cas, monkeypatch):
