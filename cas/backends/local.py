@@ -21,6 +21,7 @@ from cas.backends.directories import GROUP_READ, GROUP_WRITE, Directories, creat
 from cas.backends.protocol import Entry, Missing, check_key, check_prefix, is_key
 from cas.backends.staging import LocalStaging, create_named
 from cas.errors import (
+    DiskFullError,
     EnvironmentFailure,
     FormatError,
     OutcomeUnknownError,
@@ -327,7 +328,10 @@ class LocalBackend:
         try:
             return reserve.refill(self._root_fd)
         except FileNotFoundError:
-            self.create_reserve()
+            try:
+                self.create_reserve()
+            except DiskFullError:
+                return False
             return True
         except OSError as error:
             self._fail(error, "refilling the reserve", reserve.NAME)

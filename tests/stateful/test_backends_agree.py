@@ -44,13 +44,15 @@ class Agreement(RuleBasedStateMachine):
         self.local = LocalBackend(self.folder / "store", create=True, shared_gid=self.gid)
         self.model = MemoryBackend()
         self.open_pairs = []
+        self.former = []
 
     def teardown(self):
         if hasattr(self, "folder"):
             for pair in self.open_pairs:
                 for one in pair:
                     getattr(one, "discard", getattr(one, "close", None))()
-            self.local.close()
+            for backend in (self.local, *self.former):
+                backend.close()
             fs.open_tmpfile = self.open_tmpfile
             shutil.rmtree(self.folder)
 
@@ -149,6 +151,7 @@ class Agreement(RuleBasedStateMachine):
     @rule()
     def reopen(self):
         # Open stagings go on with the old one, as those of another process would.
+        self.former.append(self.local)
         self.local = LocalBackend(self.folder / "store", shared_gid=self.gid)
 
     @invariant()

@@ -371,5 +371,7 @@ def test_a_reserve_that_does_not_fit_stays_as_it_was(backend):
 
 def test_a_store_without_a_reserve_has_none_to_give_until_it_is_refilled(backend):
     assert backend.release_reserve() == 0
+    with faults.fail(1, errno.ENOSPC, on={"allocate"}):
+        assert backend.refill_reserve() is False
     assert backend.refill_reserve() is True
     assert backend.release_reserve() == 64 << 10
