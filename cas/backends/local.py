@@ -13,12 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cas import fs
 from cas.backends import reserve
 from cas.backends.directories import GROUP_READ, GROUP_WRITE, Directories, create_root
 from cas.backends.protocol import Entry, Missing, check_key, check_prefix, is_key
+from cas.backends.reader import LocalReader
 from cas.backends.staging import LocalStaging, create_named
 from cas.errors import (
     DiskFullError,
@@ -33,7 +34,6 @@ from cas.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from cas.backends.protocol import Staging
 
@@ -44,47 +44,6 @@ _UNSURE: Final = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 # Above so many files, one sync of the whole filesystem takes less time.
 _ONE_BY_ONE: Final = 16
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
-
-
-class LocalReader:
-    """A file held open."""
-
-    def __init__(self, fd: int, size: int, path: str) -> None:
-        """Take over the descriptor."""
-        self._fd = fd
-        self._path = path
-        self.size = size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return bytes; fewer than `length` only at the end."""
-        try:
-            return fs.pread(self._fd, length, offset)
-        except OSError as error:
-            error.filename = self._path
-            raise environment_failure(error, "reading from the store") from error
-
-    def fileno(self) -> int | None:
-        """Return the descriptor."""
-        return self._fd
-
-    def close(self) -> None:
-        """Close the descriptor; may be called again."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
 
 class LocalBackend:
