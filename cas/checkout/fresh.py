@@ -12,7 +12,7 @@ from cas.checkout.modes import check_mode, check_mode_name, mode_used, notices
 from cas.checkout.recording import IndexFile, now
 from cas.checkout.result import CheckedOut
 from cas.checkout.stage import Stage
-from cas.checkout.writers import Writers, weight
+from cas.checkout.writers import Writers
 from cas.checkout.writing import AUTO, Tally
 from cas.digest import Digest
 from cas.errors import (
@@ -223,7 +223,7 @@ class _Checkout:
             self._mode,
             sync=sync,
             workers=self._workers,
-            expected=weight(root.files, root.bytes) if known else None,
+            expected=(root.files, root.bytes) if known else None,
         ) as writers:
             self.tally = writers.tally
             self._preflight()

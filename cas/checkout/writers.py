@@ -34,9 +34,19 @@ Written = tuple[bytes, "list[Entry]", list[int]]
 """A folder, entries of it, and five numbers an entry: size, mtime_ns, ctime_ns, device, inode."""
 
 
-def weight(files: int, size: int) -> int:
+def _weight(files: int, size: int) -> int:
     """Return the weight of writing so many files with so many bytes."""
     return files + size // _WEIGHT_BYTES
+
+
+def _crew_size(workers: int | None, average: int, *, large: int, sync: bool) -> int:
+    """Return how many processes write files of an average size.
+
+    Whoever copies large files and has them written back at the same time keeps a second core busy
+    with that, so that more than one for two cores only get in each other's way.
+    """
+    size = worker_count(workers)
+    return max(1, size // 2) if workers is None and sync and average >= large else size
 
 
 class Writers:
@@ -49,7 +59,7 @@ class Writers:
         mode: One of `cas.checkout.writing.MODES`.
         sync: Whether all will be synced in the end.
         workers: How many processes; by default as many as there are cores.
-        expected: Weight of everything, if known.
+        expected: How many files and bytes will come, if known.
 
     Attributes:
         tally: What was written so far.
@@ -64,12 +74,15 @@ class Writers:
         *,
         sync: bool,
         workers: int | None = None,
-        expected: int | None = None,
+        expected: tuple[int, int] | None = None,
     ) -> None:
         """Start the workers that are known to pay."""
         self.tally = Tally()
         self._handles = Handles(root)
         self._writer = Writer(objects, root, mode, sync=sync)
+        files, total = expected or (0, 0)
+        average = total // max(files, 1)
+        size = _crew_size(workers, average, large=objects.loose_threshold, sync=sync)
         local = objects.backend.local
         init: list[Any] = []
         if local is not None:
@@ -79,8 +92,8 @@ class Writers:
             self._write_here,
             "cas.checkout.writers:serve",
             init,
-            size=worker_count(workers) if init else 1,
-            expected=expected,
+            size=size if init else 1,
+            expected=_weight(files, total) if expected else None,
         )
 
     def write(self, runs: Iterable[Run]) -> Iterator[Written]:
@@ -119,7 +132,7 @@ class Writers:
                     if files >= _BATCH_FILES or total >= _BATCH_BYTES:
                         pieces.append((folder, run[start:at], None))
                         message.append((folder, run[start:at]))
-                        yield pieces, message, weight(files, total)
+                        yield pieces, message, _weight(files, total)
                         pieces, message, files, total, start = [], [], 0, 0, at
             else:
                 files += len(run)
@@ -128,7 +141,7 @@ class Writers:
                 pieces.append((folder, run[start:], below))
                 message.append((folder, run[start:]))
         if pieces:
-            yield pieces, message, weight(files, total)
+            yield pieces, message, _weight(files, total)
 
     def _make_directory(self, folder: bytes, name: bytes) -> None:
         try:
