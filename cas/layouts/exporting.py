@@ -12,7 +12,7 @@ from cas.catalogue.version import version_from_ref
 from cas.checkout import preflight
 from cas.checkout.modes import mode_used, notices
 from cas.checkout.stage import Stage
-from cas.checkout.writers import Writers, weight
+from cas.checkout.writers import Writers
 from cas.checkout.writing import AUTO
 from cas.errors import ConflictError, RefusedError, UnsupportedError
 from cas.layouts.laying import Layout
@@ -54,7 +54,7 @@ def export_layout(
             stage.path,
             AUTO,
             sync=True,
-            expected=weight(tree.files, tree.bytes),
+            expected=(tree.files, tree.bytes),
         ) as writers:
             for _, entries, _ in writers.write(runs(layout.read, tree.digest)):
                 written = [entry for entry in entries if entry[1] != DIR]
