@@ -329,7 +329,8 @@ class Walk:
             yield self._look(frame, files[start : frame.at], None)
 
     def _remember(self, frame: _Frame, run: Run) -> None:
-        """Keep what a run knows, for the entries that are to come."""
+        """Keep what a run that does not fit knows, for the entries that are to come."""
+        frame.clean = False
         frame.covered = run.names[-1]
         frame.old.clear()
         stats, digests = run.stats, run.digests
@@ -361,7 +362,7 @@ class Walk:
             if stats == run.stats and run.settled():
                 return Same(run, self._index.taken if self._index else 0)
             self._remember(frame, run)
-        frame.clean = False
+        frame.clean = False  # also where the index knows nothing
         return self._new_chunk(frame, names, modes, stats, at_ns, databases)
 
     def _new_chunk(

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,7 +16,7 @@ from cas.objects import ObjectStore
 from cas.testing.strategies import read_back
 from cas.testing.trees import put_model
 
-NAMES = st.sampled_from([b"a", b"b", b"c", b"c-", b"c0", b"d", b"\xff"])
+NAMES = st.sampled_from([b"a", b"b", b"c", b"c-", b"c0", b"d", b"e", b"f", b"g", b"\xff"])
 BYTES = st.sampled_from([b"0", b"1", b"2"])
 
 
@@ -24,6 +25,12 @@ class EditsBetweenIngests(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
+        # Limits so small that a few names reach them.
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("cas.ingest.walk.MAX_RUN", 2)
+        self.patch.setattr("cas.ingest.assembly._HELD_ENTRIES", 3)
+        self.patch.setattr("cas.ingest.listing.LISTED", 5)
+        self.patch.setattr("cas.ingest.listing.WINDOW", 3)
         self.place = Path(tempfile.mkdtemp(prefix="cas-edits-"))
         self.source = os.fsencode(self.place / "source")
         os.mkdir(self.source)
@@ -32,6 +39,7 @@ class EditsBetweenIngests(RuleBasedStateMachine):
         self.objects = ObjectStore(self.backend)
 
     def teardown(self):
+        self.patch.undo()
         self.objects.close()
         self.backend.close()
         shutil.rmtree(self.place)
@@ -52,12 +60,14 @@ class EditsBetweenIngests(RuleBasedStateMachine):
         elif os.path.lexists(path):
             os.unlink(path)
 
-    @rule(folders=st.lists(NAMES, max_size=2), name=NAMES, content=BYTES, length=st.integers(0, 3))
-    def write(self, folders, name, content, length):
-        path = self.at(folders, name)
+    def put(self, path, content):
         self.remove(path)
         with open(path, "wb") as file:
-            file.write(content * length)
+            file.write(content)
+
+    @rule(folders=st.lists(NAMES, max_size=2), name=NAMES, content=BYTES, length=st.integers(0, 3))
+    def write(self, folders, name, content, length):
+        self.put(self.at(folders, name), content * length)
 
     @rule(folders=st.lists(NAMES, max_size=2), name=NAMES, content=BYTES)
     def rewrite_in_place_with_the_size_and_mtime_that_it_had(self, folders, name, content):
@@ -104,9 +114,15 @@ class EditsBetweenIngests(RuleBasedStateMachine):
         if os.path.isfile(first) and not os.path.islink(first) and not os.path.lexists(second):
             os.link(first, second)
 
-    @rule(folders=st.lists(NAMES, max_size=2), name=NAMES)
-    def delete(self, folders, name):
-        self.remove(self.at(folders, name))
+    @rule(folders=st.lists(NAMES, max_size=2), names=st.sets(NAMES, min_size=1))
+    def delete(self, folders, names):
+        for name in names:
+            self.remove(self.at(folders, name))
+
+    @rule(folders=st.lists(NAMES, max_size=2), names=st.sets(NAMES, min_size=3))
+    def write_many(self, folders, names):
+        for name in names:
+            self.put(self.at(folders, name), b"m")
 
     @rule(at=st.floats(0, 1), bit=st.integers(0, 7))
     def damage_the_cache(self, at, bit):

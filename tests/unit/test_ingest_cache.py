@@ -204,6 +204,21 @@ def test_a_change_anywhere_in_nested_folders_is_in_the_tree(place, change, count
     assert place.read == 0
 
 
+@pytest.mark.parametrize("gone", [range(1024), range(1024, 2048), range(2048, 3000)])
+@pytest.mark.parametrize("folders", [(), (b"01024 d", b"01500 d"), (b"01023 d", b"02048 d")])
+def test_a_whole_run_that_is_gone_is_missed(place, gone, folders):
+    files = {b"%05d" % n: ("file", b"") for n in range(3000)}
+    materialise({name: {} for name in folders} | {b"d": files} | files, place.source)
+    settle()
+    place.take()
+    for n in gone:
+        (place.source / f"{n:05}").unlink(missing_ok=True)
+    assert place.take().digest == place.expected()
+    for n in gone:
+        (place.source / "d" / f"{n:05}").unlink()
+    assert place.take().digest == place.expected()
+
+
 def test_a_file_and_a_folder_that_hold_it_are_not_mistaken_for_each_other(place, tmp_path):
     """The index of a path that led to a file is used when it leads to the file's folder."""
     (place.source / "f").write_bytes(b"x")
