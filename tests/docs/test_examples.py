@@ -53,7 +53,9 @@ def examples(page: Path) -> list[Example]:
     return found
 
 
-@pytest.mark.parametrize("page", filter(examples, PAGES), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page)], ids=lambda page: page.name
+)
 def test_the_examples_of_a_page_run_and_print_what_it_shows(page, tmp_path):
     steps = examples(page)
     script = "".join(f"{step.code}\necho '{MARK} {step.line}'\n" for step in steps)
