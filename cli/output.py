@@ -168,13 +168,12 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Iterator[
     lines = [tuple(row) for row in rows]
     if not lines:
         return
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    row = "  ".join(
+        f"{{:{'>' if column in right else '<'}{max(map(len, cells))}}}"
+        for column, cells in enumerate(zip(*lines, strict=True))
+    )
     for line in lines:
-        cells = (
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
+        yield row.format(*line).rstrip()
 
 
 Render = Callable[[Iterable[Item]], Iterable[str]]
