@@ -79,11 +79,11 @@ def put_raw(writer, nodes, order):
             digest, length = writer.put(inner), len(inner)
             files += 1
         length = length if size is None else size
-        total += max(length, 0)
+        total = min(total + max(length, 0), 1 << 63)  # what has an encoding
         entries.append([name, kind, length, digest])
     if order == "sorted":
         entries.sort()
-    data = codec.encode_plain(["tree", 1, files, min(total, 1 << 63), entries])
+    data = codec.encode_plain(["tree", 1, files, total, entries])
     return writer.put(data, TREE), files, total
 
 
