@@ -1,13 +1,12 @@
 """Shared and exclusive locks on files, for processes on one machine.
 
-A lock belongs to an open file and dies with its process, so none is ever stale. These are flock
-locks, taken through `fcntl`: importing portalocker, which takes the same ones, costs 40 ms.
+A lock belongs to an open file and dies with its process, so none is ever stale. The only import of
+portalocker.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
-_TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES})
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -42,7 +40,7 @@ def shared(path: Path, timeout: float | None, *, blocking: bool = True) -> Itera
         UnsupportedError: The filesystem has no locks.
         EnvironmentFailure: The file cannot be opened.
     """
-    fd = _acquire(path, fcntl.LOCK_SH, timeout if blocking else 0)
+    fd = _acquire(path, timeout if blocking else 0, share=True)
     try:
         yield
     finally:
@@ -52,7 +50,7 @@ def shared(path: Path, timeout: float | None, *, blocking: bool = True) -> Itera
 @contextmanager
 def exclusive(path: Path, timeout: float | None, *, blocking: bool = True) -> Iterator[None]:
     """Hold a lock that nobody else holds, shared or exclusive; otherwise as `shared`."""
-    fd = _acquire(path, fcntl.LOCK_EX, timeout if blocking else 0)
+    fd = _acquire(path, timeout if blocking else 0, share=False)
     try:
         yield
     finally:
@@ -70,23 +68,27 @@ def try_lock_fd(fd: int, *, share: bool = False) -> bool:
     Raises:
         OSError: The filesystem has no locks.
     """
+    import portalocker  # late: start-up time
+
+    flags = portalocker.LockFlags
     try:
-        fcntl.flock(fd, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        raise
+        portalocker.lock(fd, (flags.SHARED if share else flags.EXCLUSIVE) | flags.NON_BLOCKING)
+    except portalocker.AlreadyLocked:
+        return False
+    except portalocker.LockException as error:
+        # It wraps what the system said, which alone tells a caller what to do.
+        raise error.__cause__ or error from None
     return True
 
 
-def _acquire(path: Path, kind: int, timeout: float | None) -> int:
+def _acquire(path: Path, timeout: float | None, *, share: bool) -> int:
     """Return a descriptor that holds the lock."""
     name = os.fsdecode(path)
     fd = _open(path, name)
     try:
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_PAUSE
-        while not try_lock_fd(fd, share=kind == fcntl.LOCK_SH):
+        while not try_lock_fd(fd, share=share):
             if deadline is not None:
                 left = deadline - time.monotonic()
                 if left <= 0:

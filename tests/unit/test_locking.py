@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import subprocess
 import sys
 import threading
 import time
 
+import portalocker
 import pytest
 
 from cas import locking
@@ -102,9 +102,9 @@ def test_a_lock_that_cannot_be_made_is_named(path):
 
 def test_a_filesystem_without_locks_is_refused_by_name(path, monkeypatch):
     def refuse(*args):
-        raise OSError(errno.ENOLCK, "no locks")
+        raise portalocker.LockException from OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(portalocker, "lock", refuse)
     with pytest.raises(UnsupportedError, match=str(path)), locking.shared(path, 0):
         pass
 
