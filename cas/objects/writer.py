@@ -323,8 +323,10 @@ class ObjectWriter:
         """Remember the stats of the loose objects that were hashed as they were written.
 
         Their names are as young as the clock's grain allows, so that a stat taken now would not
-        show a change made now: it is waited for that.
+        show a change made now: it is waited for that, once. A filesystem whose clock is ahead of
+        ours stays ahead; there the next whole read proves them.
         """
+        patience = time.monotonic() + 2 * fs.CLOCK_GRAIN_NS / 1e9
         for digest in self._unproven:
             try:
                 reader = self._store.loose.open(digest)
@@ -334,9 +336,12 @@ class ObjectWriter:
                 fd = reader.fileno()
                 if fd is None:
                     break
-                while fs.racy(st := os.fstat(fd), time.time_ns()):
-                    time.sleep(fs.CLOCK_GRAIN_NS / 4e9)
-                self._store.loose.remember(digest, st)
+                st = os.fstat(fd)
+                if time.monotonic() < patience and fs.racy(st, time.time_ns()):
+                    time.sleep(2 * fs.CLOCK_GRAIN_NS / 1e9)
+                    st = os.fstat(fd)
+                if not fs.racy(st, time.time_ns()):
+                    self._store.loose.remember(digest, st)
         self._unproven.clear()
 
     # --- what was relied on --------------------------------------------------------------------
