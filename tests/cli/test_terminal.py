@@ -81,9 +81,20 @@ def test_progress_shows_files_bytes_and_rate_and_leaves_nothing():
     assert shown.endswith("\x1b[2K")
 
 
-def test_a_quick_command_draws_nothing(two, skills):
-    add = (sys.executable, "-m", "cas_cli", "add", "skills", "skills")
-    assert on_terminal("stderr", *add) == ""
+QUICK = """
+import sys
+from cas_cli import progress
+moments = iter([0.0, 0.1, 0.2, 0.3])
+progress.time.monotonic = lambda: next(moments)
+with progress.Bar() as bar:
+    for files in range(3):
+        bar("ingest", files, files << 20, 3, 3 << 20)
+assert "rich" not in sys.modules
+"""
+
+
+def test_what_is_done_quickly_draws_nothing_and_loads_nothing():
+    assert on_terminal("stderr", sys.executable, "-c", QUICK) == ""
 
 
 @pytest.mark.parametrize("options", [Options(quiet=True), Options(no_progress=True), Options()])
