@@ -184,7 +184,12 @@ class Reach:
     ) -> None:
         rest = iter(wanted)
         while batch := list(islice(rest, _BATCH)):
-            sizes = self._objects.sizes([digest for digest, _ in batch])
+            digests = [digest for digest, _ in batch]
+            sizes = self._objects.sizes(digests)
+            if None in sizes:
+                # What was added or merged since the last look is not missing.
+                self._objects.reload()
+                sizes = self._objects.sizes(digests)
             for (digest, size), there in zip(batch, sizes, strict=True):
                 if there is None:
                     self._find("missing", Digest(digest), "nowhere in the store", "")

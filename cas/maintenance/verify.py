@@ -64,16 +64,22 @@ def verify_store(
     objects = context.objects
     objects.reload()
     reach = Reach(objects)
-    problems = _log_problems(context)
+    problems: list[Problem] = []
     roots: list[Root] = []
 
-    def follow_names() -> None:
+    def check_the_rest() -> None:
+        problems.extend(_log_problems(context))
         try:
             roots.extend(reach.roots(context.refs))
         except DamagedLogError as error:
             if not problems:
                 problems.append(_bad_log(str(error)))
         reach.check(roots)
+        problems.extend(_small_files(context))
+        problems.extend(
+            Problem(kind=f.kind, digest=f.digest, location=f.location, detail=f.detail)
+            for f in objects.check_tables(quick=quick).findings
+        )
 
     after = b""
     if budget is not None:
@@ -91,20 +97,15 @@ def verify_store(
             sample=sample,
             deadline=None if budget is None else begun + budget,
         ),
-        meanwhile=follow_names,
+        meanwhile=check_the_rest,
         expected=total,
         workers=workers,
         progress=progress,
     )
     if budget is not None:
         cursor.save(context, b"" if proven.complete else proven.last)
-    problems += proven.problems
-    problems += _small_files(context)
-    problems += [
-        Problem(kind=f.kind, digest=f.digest, location=f.location, detail=f.detail)
-        for f in objects.check_tables(quick=quick).findings
-    ]
-    return _report(context, roots, problems + reach.problems, totals.objects, total, proven, quick)
+    problems += proven.problems + reach.problems
+    return _report(context, roots, problems, totals.objects, total, proven, quick)
 
 
 def verify_spec(
