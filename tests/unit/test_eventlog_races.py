@@ -194,9 +194,11 @@ def test_no_snapshot_outlives_the_records_in_it(backend, disk):
 def test_the_hint_claims_no_more_than_is_durable(backend, disk):
     mine, other = appending(backend, "mine"), appending(backend, "other")
     go_to(mine, "put_if_absent", RECORD)
-    mine.step(Order.LOSE)
+    mine.step()
+    mine.step()  # its record is there and durable
+    assert opened(backend).compact()
     go_to(other, "sync", RECORD)
-    mine.finish()
+    mine.finish()  # it reads on, since there is a snapshot, and sees the other record
     assert mine.result.position == 2
     other.kill()
     disk.cut(lambda choices: choices[0] if (choices[0] or b"")[1:6] == b"\xa4head" else choices[-1])
@@ -288,13 +290,46 @@ def test_a_compaction_whose_number_was_given_and_deleted_deletes_nothing(backend
     stalled = Actor(log_.compact)
     go_to(stalled, "put_if_absent", SNAPSHOT)
     for turn in range(3):
-        fill(backend, 3, f"o{turn}").compact()
+        dying = Actor(fill(backend, 3, f"o{turn}").compact)
+        go_to(dying, "list", SEGMENT)
+        dying.kill()
     state = whole(backend)
     stalled.finish()
     assert stalled.result is False
     assert whole(backend) == state
     fill(backend, 1, "z").compact()
     assert len(list(backend.list(KEYS.snapshots))) == 2
+
+
+def test_a_compaction_that_the_next_one_follows_at_once_deletes_nothing(backend):
+    fill(backend, 5)
+    quick = Actor(opened(backend).compact)
+    go_to(quick, "put_if_absent", SNAPSHOT)
+    quick.step()
+    quick.step()
+    fill(backend, 3, "a").compact()
+    state = whole(backend)
+    quick.finish()
+    assert quick.result is False
+    assert whole(backend) == state
+
+
+def test_a_reader_takes_no_record_for_one_that_was_compacted_away(backend):
+    fill(backend, 1)
+    zombie = appending(backend, "zombie")
+    go_to(zombie, "put_if_absent", RECORD)
+    log_ = opened(backend)
+    reader = Actor(lambda: (log_.refresh(), dict(log_.state.scan(b""))))
+    go_to(reader, "get", KEYS.record(3))
+    full = fill(backend, 3, "a")
+    full.compact(full=True)
+    full.compact(full=True)
+    backend.delete(KEYS.head)
+    zombie.step()
+    reader.finish()
+    assert reader.result == (5, whole(backend))
+    zombie.finish()
+    assert zombie.result.position == 6
 
 
 def test_a_compaction_that_stalls_before_it_deletes_harms_no_later_one(backend):
