@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FAN: Final = 4
 """So many segments of one tier become one of the next."""
-_SMALLEST: Final = 64 << 10
+_SMALLEST: Final = 16 << 10
 
 
 def tier(size: int) -> int:

@@ -118,7 +118,7 @@ def test_the_key_after_a_prefix_is_the_least_that_is_above_all_with_it(prefix):
         assert bound[:-1] + bytes([bound[-1] - 1]) == prefix[: len(bound)]
 
 
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=300))
+@given(st.lists(st.integers(500, 3000), min_size=1, max_size=300))
 def test_segments_stay_few_and_bytes_are_rewritten_seldom(sizes):
     kept, written = [], 0
     for size in sizes:
@@ -139,3 +139,24 @@ def test_keys_and_values_have_limits(key, value):
 
     with pytest.raises(RefusedError):
         EventLog.create(MemoryBackend(), "t", put, [{"type": "any"}])
+
+
+def test_identities_that_were_not_kept_leave_no_gap_behind(monkeypatch):
+    log = EventLog.create(MemoryBackend(), "t", lambda *_: None, [{"type": "any"}])
+    identities = [b"", b""]
+
+    def append(count):
+        for _ in range(count):
+            identities.append(log.append(lambda state, position: [{"type": "any"}]).identity)
+
+    append(3)
+    log.compact()
+    monkeypatch.setattr(segment, "KNOWN", 2)
+    append(4)
+    log.compact()
+    monkeypatch.setattr(segment, "KNOWN", KNOWN)
+    append(1)
+    log.compact(full=True)
+    known = {number: log._current().identity(number) for number in range(1, 10)}
+    assert [number for number in known if known[number]] == [7, 8, 9]
+    assert all(known[number] == identities[number] for number in (7, 8, 9))
