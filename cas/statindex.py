@@ -366,7 +366,7 @@ class StatIndexReader:
             self._number = -1  # a block is missing: its number and its entries are not known
             return
         try:
-            block = codec.decode_trusted(payload)
+            block = codec.decode_sealed(payload)
         except FormatError:
             self._cut()
             return

@@ -455,7 +455,8 @@ class Store:
         """
         from cas.catalogue.resolve import tree_of
         from cas.maintenance.verify import directory_report
-        from cas.workspace import runs, verify_directory
+        from cas.workspace import verify_directory
+        from cas.workspace.runs import runs
 
         with doing(f"verifying {os.fspath(directory)}"):
             tree = tree_of(self.resolve(against))

@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAME = b".casignore"
-"""The name of a file of patterns."""
-
 _BOM = b"\xef\xbb\xbf"
 _NEVER = b"(?!)"
 _BROKEN = -2

@@ -11,7 +11,7 @@ from cas.ingest.databases import JOURNAL, WAL
 from cas.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Keep = Callable[[bytes, bool], bool]
     Window = tuple[list[bytes], list[bytes]]
@@ -92,12 +92,15 @@ class Listing:
                 known.clear()
         self._spill.add(name + (_FOLDER if is_folder else _FILE))
 
-    def _note(self, names: Collection[bytes], *, is_folder: bool) -> None:
-        self._marked.update((name, is_folder) for name in self._marks.intersection(names))
-        for name in [name for name in names if name.endswith(_SIDES)]:
-            for suffix in _SIDES:
-                if name.endswith(suffix):
-                    self.live.add(name.removesuffix(suffix))
+    def _note(self, names: Sequence[bytes], *, is_folder: bool) -> None:
+        """Note marks and side files among names; most lists have none, which is told quickly."""
+        text = b"\0%b\0" % b"\0".join(names)
+        for mark in self._marks:
+            if b"\0%b\0" % mark in text:
+                self._marked.add((mark, is_folder))
+        for suffix in _SIDES:
+            if suffix + b"\0" in text:
+                self.live |= {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
     def has_file(self, mark: bytes) -> bool:
         """Tell whether there is an entry of that name that is no folder."""

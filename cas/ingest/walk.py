@@ -17,8 +17,6 @@ from cas import fs
 from cas.digest import DIGEST_SIZE
 from cas.errors import RefusedError, SourceChangedError, UnsupportedError
 from cas.ingest.databases import side_files
-from cas.ingest.ignore import NAME as IGNORE_FILE
-from cas.ingest.ignore import Rules
 from cas.ingest.listing import Listing, Restless
 from cas.ingest.source import failed, join, shown
 from cas.manifests import EXEC, FILE, LINK, MAX_DEPTH
@@ -28,15 +26,17 @@ from cas.workspace.memory import MEMORY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cas.ingest.ignore import Rules
     from cas.ingest.listing import Keep
     from cas.statindex import End, Run, StatIndexReader
     from cas.workspace.handles import Handles
 
+_IGNORE_FILE: Final = b".casignore"
 _RULES_BYTES: Final = 1 << 20
 # Of a store, and of one that is being made.
 _STORE_FILES: Final = (b"store.json", b"store.json.new")
 _STORE_FOLDERS: Final = (b"log", b"packs")
-_MARKS: Final = frozenset((IGNORE_FILE, *_STORE_FILES, *_STORE_FOLDERS))
+_MARKS: Final = frozenset((_IGNORE_FILE, *_STORE_FILES, *_STORE_FOLDERS))
 
 _SPECIAL: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -262,7 +262,7 @@ class Walk:
             if store and all(map(listing.has_folder, _STORE_FOLDERS)):
                 self._notice(path, "is a store and was left out")
                 return None
-            if self._ignore and listing.has_file(IGNORE_FILE):
+            if self._ignore and listing.has_file(_IGNORE_FILE):
                 self._read_rules(frame, fd)
         except OSError as error:
             raise failed(error, self._where, path) from error
@@ -281,19 +281,21 @@ class Walk:
         self.notices.append(f"{shown(self._where, path)} {what}")
 
     def _read_rules(self, frame: _Frame, fd: int) -> None:
-        if not stat.S_ISREG(os.lstat(IGNORE_FILE, dir_fd=fd).st_mode):
-            self._notice(join(frame.path, IGNORE_FILE), "is no regular file and was not obeyed")
+        if not stat.S_ISREG(os.lstat(_IGNORE_FILE, dir_fd=fd).st_mode):
+            self._notice(join(frame.path, _IGNORE_FILE), "is no regular file and was not obeyed")
             return
-        file = fs.open_read(IGNORE_FILE, fd)
+        file = fs.open_read(_IGNORE_FILE, fd)
         try:
             text = fs.pread(file, _RULES_BYTES + 1, 0)
         finally:
             os.close(file)
         if len(text) > _RULES_BYTES:
             raise RefusedError(
-                f"{shown(self._where, join(frame.path, IGNORE_FILE))} is longer than "
+                f"{shown(self._where, join(frame.path, _IGNORE_FILE))} is longer than "
                 f"{_RULES_BYTES} bytes; shorten it or add with --no-ignore"
             )
+        from cas.ingest.ignore import Rules  # late: start-up time, and few folders have any
+
         frame.rules = Rules(frame.rules, frame.path, text)
 
     def _keep(self, frame: _Frame) -> Keep | None:

@@ -14,7 +14,8 @@ from cas.digest import hash_bytes
 from cas.errors import ConflictError, NotFoundError
 from cas.objects import ObjectStore
 from cas.testing.trees import put_model
-from cas.workspace import WorkspaceState, runs, verify_directory, verify_workspace
+from cas.workspace import WorkspaceState, verify_directory, verify_workspace
+from cas.workspace.runs import runs
 
 MODEL = {
     b"a": ("file", b"a"),
