@@ -22,6 +22,7 @@ _HEX = frozenset("0123456789abcdef")
 # mebibytes is hashed nearly as fast as a mapped one.
 _PARALLEL = 1 << 20
 _BLOCK = 8 << 20
+_OWN_BLOCK = 1 << 20
 
 
 class Digest(bytes):
@@ -105,7 +106,9 @@ class Hasher:
         return Digest(self._state.digest())
 
 
-def hash_fd(fd: int, *, offset: int = 0, length: int | None = None) -> Digest:
+def hash_fd(
+    fd: int, *, offset: int = 0, length: int | None = None, parallel: bool = True
+) -> Digest:
     """Return the digest of what an open file holds, in bounded memory.
 
     The file is read, never mapped: one that others cut short while it is hashed gives the digest
@@ -115,13 +118,14 @@ def hash_fd(fd: int, *, offset: int = 0, length: int | None = None) -> Digest:
         fd: A file open for reading.
         offset: Where to begin, in bytes.
         length: How many bytes at most; None reads to the end.
+        parallel: Whether to use all cores; False where each is busy with a file of its own.
 
     Raises:
         OSError: Reading failed.
     """
     left = max(os.fstat(fd).st_size - offset, 0) if length is None else length
-    state = blake3(max_threads=blake3.AUTO if left >= _PARALLEL else 1)
-    view = memoryview(bytearray(min(max(left, 1), _BLOCK)))
+    state = blake3(max_threads=blake3.AUTO if parallel and left >= _PARALLEL else 1)
+    view = memoryview(bytearray(min(max(left, 1), _BLOCK if parallel else _OWN_BLOCK)))
     while length is None or left:
         got = os.preadv(fd, [view if length is None else view[:left]], offset)
         if got == 0:

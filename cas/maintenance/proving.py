@@ -145,7 +145,9 @@ def prove(
     def tasks() -> Iterator[tuple[Unit, list[Any], int]]:
         for unit in _chosen(wanted, extent, done):
             weight = len(unit.digests) + unit.size // _SMALL_FILE
-            yield unit, [unit.kind, unit.digests, extent.quick], weight
+            # Cores hash a file each, unless one file is most of the work.
+            parallel = 2 * unit.size > expected
+            yield unit, [unit.kind, unit.digests, extent.quick, parallel], weight
         meanwhile()
 
     local = objects.backend.local
@@ -212,18 +214,19 @@ class Prover:
         """Prove a unit.
 
         Args:
-            message: Its kind and digests, and whether to look at structure and sizes only.
+            message: Its kind and digests, whether to look at structure and sizes only, and
+                whether to hash a large file on all cores.
 
         Returns:
             Objects that are right, bytes read, and the findings.
         """
-        kind, digests, quick = message
+        kind, digests, quick, parallel = message
         if kind == NAMED:
             checked = self._objects.check_objects(digests)
         elif kind == PACK:
             checked = self._objects.check_pack(digests[0], quick=quick)
         else:
-            checked = self._objects.check_loose(digests[0], quick=quick)
+            checked = self._objects.check_loose(digests[0], quick=quick, parallel=parallel)
         findings = [[f.kind, f.digest, f.location, f.detail] for f in checked.findings]
         return [checked.objects, checked.read, findings]
 

@@ -272,13 +272,14 @@ def _structure(rows: list[_Row], index_offset: int) -> tuple[str, list[int]]:
 # --- loose objects -----------------------------------------------------------------------------
 
 
-def check_loose(store: ObjectStore, digest: bytes, *, quick: bool) -> Checked:
+def check_loose(store: ObjectStore, digest: bytes, *, quick: bool, parallel: bool) -> Checked:
     """Prove a loose object, and remember its stat as that of the proven object.
 
     Args:
         store: Where it is.
         digest: The object's.
         quick: Only see that it is there; then it does not count as read.
+        parallel: Whether to hash on all cores.
     """
     key = loose_key(digest)
     name = Digest(digest)
@@ -287,7 +288,7 @@ def check_loose(store: ObjectStore, digest: bytes, *, quick: bool) -> Checked:
             size = reader.size
             if quick:
                 return Checked(1, size, 0, ())
-            store.loose.prove(digest, reader)
+            store.loose.prove(digest, reader, parallel=parallel)
             return Checked(1, size, size, ())
     except Missing:
         finding = Finding(MISSING, name, key, "the file is not there")

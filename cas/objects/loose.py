@@ -164,8 +164,13 @@ class LooseObjects:
             return False
         return proof == _proof(digest, fs.stat_key(os.fstat(fd)))
 
-    def prove(self, digest: bytes, reader: Reader) -> None:
+    def prove(self, digest: bytes, reader: Reader, *, parallel: bool = True) -> None:
         """Hash an open loose object whole and remember its stat.
+
+        Args:
+            digest: Its digest.
+            reader: The open object.
+            parallel: Whether to hash on all cores.
 
         Raises:
             CorruptObjectError: It does not have its digest.
@@ -182,7 +187,7 @@ class LooseObjects:
         try:
             at = time.time_ns()
             before = os.fstat(fd)
-            actual = hash_fd(fd)
+            actual = hash_fd(fd, parallel=parallel)
             after = os.fstat(fd)
         except OSError as error:
             raise environment_failure(error, f"reading {loose_key(digest)}") from error

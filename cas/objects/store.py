@@ -359,9 +359,9 @@ class ObjectStore:
         """Prove a pack; `quick` looks at structure and sizes only."""
         return check_pack(self, digest, quick=quick)
 
-    def check_loose(self, digest: bytes, *, quick: bool = False) -> Checked:
-        """Prove a loose object; `quick` sees only that it is there."""
-        return check_loose(self, digest, quick=quick)
+    def check_loose(self, digest: bytes, *, quick: bool = False, parallel: bool = True) -> Checked:
+        """Prove a loose object, on all cores; `quick` sees only that it is there."""
+        return check_loose(self, digest, quick=quick, parallel=parallel)
 
     def check_objects(self, digests: Iterable[bytes]) -> Checked:
         """Read and hash objects wherever they lie."""
