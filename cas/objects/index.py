@@ -15,7 +15,7 @@ from cas.objects.open_packs import OpenPacks, PackRun, held_run, matching
 from cas.objects.pack import PREFIX as PACKS
 from cas.objects.pack import Covered, pack_digest, pack_key
 from cas.objects.table import PREFIX as TABLES
-from cas.objects.table import Table, table_digest, table_key
+from cas.objects.table import WHOLE_LIMIT, Table, table_digest, table_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +105,13 @@ class Index:
                 self.refresh()  # merged into another one already
                 return
             self._tables[digest] = table
+            covered = {pack.digest for pack in table.packs}
+            # A pack seen before its table was there is not asked itself any more.
+            self._sources = [
+                source
+                for source in self._sources
+                if not (isinstance(source, PackRun) and source.packs[0].digest in covered)
+            ]
             self._sources.append(table)
             self._order()
 
@@ -243,7 +250,7 @@ class Index:
             except Missing:
                 continue  # merged away between listing and opening: a newer one covers it
             break
-        self._held = sum(table.size for table in self.tables if table.loaded)
+        self._held = sum(table.held for table in self.tables)
         self._sources = list(self._tables.values())
         self._order()
 
@@ -261,8 +268,10 @@ class Index:
         self._others = [source for source in self._sources if source not in tables]
 
     def _hold(self, table: Table) -> bool:
-        """Load a table that is used much, if there is memory for it."""
-        if self._held + table.size > HELD:
+        """Load a table that is used much, or at least its fan-out, if there is memory for it."""
+        if table.size > WHOLE_LIMIT or self._held + table.size > HELD:
+            if self._held < HELD:
+                self._held += table.load_slots()
             return False
         table.load()
         self._held += table.size
@@ -270,8 +279,7 @@ class Index:
         return True
 
     def _forget(self, table: Table) -> None:
-        if table.loaded:
-            self._held -= table.size
+        self._held -= table.held
         table.close()
 
     def _drop(self, source: Table | PackRun, error: FormatError) -> None:

@@ -34,10 +34,11 @@ TRAILER: Final = struct.Struct(">QQII32s8s")
 """Entries, packs, bits, format, checksum of packs and this, magic."""
 _SEALED: Final = 24
 _BUCKET: Final = struct.Struct(">QQQ")
+_SLOT: Final = SLOT.size
 _SUM: Final = 8
 
-WHOLE_LIMIT: Final = 8 << 20
-"""A table of at most so many bytes is held in memory once it is used much."""
+WHOLE_LIMIT: Final = 16 << 20
+"""A table of at most so many bytes is held whole once it is used much; of others the fan-out."""
 WARM: Final = 32
 """Lookups after which a table counts as used much."""
 
@@ -95,6 +96,7 @@ class Table:
         self.shift = 64 - self._shape.bits
         """By how much the first 64 bits of a digest are shifted to give its bucket."""
         self._used = 0
+        self._slots = b""
         self.data = b""
         """The whole table, once it is loaded."""
         self.ends: list[int] = []
@@ -167,15 +169,31 @@ class Table:
             hasher.update(self._reader.read_at(offset, _PIECE))
         return hasher.digest() == self.digest
 
+    def load_slots(self) -> int:
+        """Hold the fan-out in memory, unchecked as it lies on the disk.
+
+        Returns:
+            How many bytes that takes.
+        """
+        if self._reader is None:
+            return 0
+        self._slots = self._reader.read_at(self._shape.slots_at, _SLOT << self._shape.bits)
+        return len(self._slots)
+
     def warm(self) -> bool:
         """Count a lookup; True when it pays to `load`."""
         self._used += 1
-        return self._used == WARM and self.size <= WHOLE_LIMIT
+        return self._used == WARM
 
     @property
     def loaded(self) -> bool:
         """Whether the table is held in memory."""
         return bool(self.ends)
+
+    @property
+    def held(self) -> int:
+        """How many bytes of memory the table takes."""
+        return self.size if self.ends else len(self._slots)
 
     def check_buckets(self) -> Iterator[int]:
         """Give the numbers of the buckets that are damaged or hold what belongs elsewhere."""
@@ -193,23 +211,32 @@ class Table:
         """Return the entries of a bucket, checked."""
         if self.ends:
             return self.data[self.ends[slot] : self.ends[slot + 1]]
-        assert self._reader is not None, "a closed table is not asked"
-        shape = self._shape
-        at = shape.slots_at + slot * SLOT.size
-        if slot:
-            pair = self._reader.read_at(at - SLOT.size, 2 * SLOT.size)
-            start = int.from_bytes(pair[:8])
-            own = pair[SLOT.size :]
-        else:
-            start = 0
-            own = self._reader.read_at(at, SLOT.size)
-        stop = int.from_bytes(own[:8])
-        if not start <= stop <= shape.entries:
+        start, stop, total = self._slot(slot)
+        if not start <= stop <= self._shape.entries:
             raise FormatError(f"{self.key} has a damaged bucket {slot}", location=self.key)
         bucket = self.entries.slice(start, stop)
-        if own[8:] != _bucket_sum(slot, start, stop, bucket):
+        if total != _bucket_sum(slot, start, stop, bucket):
             raise FormatError(f"{self.key} has a damaged bucket {slot}", location=self.key)
         return bucket
+
+    def _slot(self, slot: int) -> tuple[int, int, bytes]:
+        """Return where a bucket begins and ends, and its checksum; all of it unchecked."""
+        if self._slots:
+            before = max(slot - 1, 0) * _SLOT
+            start = int.from_bytes(self._slots[before : before + _SUM]) if slot else 0
+            own = self._slots[slot * _SLOT : (slot + 1) * _SLOT]
+            return start, int.from_bytes(own[:_SUM]), own[_SUM:]
+        assert self._reader is not None, "a closed table is not asked"
+        at = self._shape.slots_at + slot * _SLOT
+        if not slot:
+            own = self._reader.read_at(at, _SLOT)
+            return 0, int.from_bytes(own[:_SUM]), own[_SUM:]
+        pair = self._reader.read_at(at - _SLOT, 2 * _SLOT)
+        return (
+            int.from_bytes(pair[:_SUM]),
+            int.from_bytes(pair[_SLOT : _SLOT + _SUM]),
+            pair[_SLOT + _SUM :],
+        )
 
     def location(self, entry: bytes) -> Location:
         """Return what an entry says.
@@ -315,7 +342,8 @@ class _Slots:
     def __init__(self, count: int) -> None:
         self.bits = max(0, (count // 16).bit_length() - 1)
         self.shift = 64 - self.bits
-        self._slots: list[bytes] = []
+        self._slots = bytearray()
+        self._closed = 0
         self._open: list[bytes] = []
         self._done = 0
 
@@ -325,7 +353,7 @@ class _Slots:
         size = len(block)
         while at < size:
             slot = int.from_bytes(block[at : at + 8]) >> self.shift
-            if slot != len(self._slots):
+            if slot != self._closed:
                 self._close(slot)
             stop = at + ENTRY_SIZE
             while stop < size and int.from_bytes(block[stop : stop + 8]) >> self.shift == slot:
@@ -336,18 +364,19 @@ class _Slots:
     def finish(self) -> bytes:
         """Return the fan-out."""
         self._close(1 << self.bits)
-        return b"".join(self._slots)
+        return bytes(self._slots)
 
     def _close(self, until: int) -> None:
         """End the open bucket, and the empty ones up to but without `until`."""
         bucket = b"".join(self._open)
         self._open = []
-        for slot in range(len(self._slots), until):
+        for slot in range(self._closed, until):
             start = self._done
             self._done += len(bucket) // ENTRY_SIZE
             total = _bucket_sum(slot, start, self._done, bucket)
-            self._slots.append(SLOT.pack(self._done, total))
+            self._slots += SLOT.pack(self._done, total)
             bucket = b""
+        self._closed = until
 
 
 def _merged(
