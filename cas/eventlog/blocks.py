@@ -101,19 +101,23 @@ class BlockCache:
         """Begin empty."""
         self._limit = limit
         self._size = 0
-        self._blocks: dict[tuple[str, int], tuple[int, Any]] = {}
+        self._blocks: dict[tuple[bytes, int], tuple[int, Any]] = {}
+        self._lock = threading.Lock()
 
-    def get(self, segment: str, offset: int) -> Any:
-        """Return what is kept of a block, or None."""
-        found = self._blocks.pop((segment, offset), None)
-        if found is None:
-            return None
-        self._blocks[segment, offset] = found
-        return found[1]
+    def get(self, pointer: Pointer, depth: int) -> Any:
+        """Return what is kept of a block that was read as one of a level, or None."""
+        with self._lock:
+            found = self._blocks.pop((pointer.digest, depth), None)
+            if found is None:
+                return None
+            self._blocks[pointer.digest, depth] = found
+            return found[1]
 
-    def put(self, segment: str, pointer: Pointer, block: Any) -> None:
+    def put(self, pointer: Pointer, depth: int, block: Any) -> None:
         """Keep a block, and let the ones go that were not asked for longest."""
-        self._blocks[segment, pointer.offset] = (pointer.length, block)
-        self._size += pointer.length
-        while self._size > self._limit and len(self._blocks) > 1:
-            self._size -= self._blocks.pop(next(iter(self._blocks)))[0]
+        with self._lock:
+            self._size += pointer.length
+            self._size -= self._blocks.pop((pointer.digest, depth), (0,))[0]
+            self._blocks[pointer.digest, depth] = (pointer.length, block)
+            while self._size > self._limit and len(self._blocks) > 1:
+                self._size -= self._blocks.pop(next(iter(self._blocks)))[0]

@@ -38,10 +38,14 @@ def write_head(backend: Backend, keys: Keys, head: Head) -> None:
     sealed = seal(
         "head", head.position.to_bytes(8, "big"), head.digest, head.snapshot.to_bytes(8, "big")
     )
+    local = backend.local
     try:
-        local = backend.local
-        if local is None or not local.overwrite(keys.head, sealed):
-            backend.put(keys.head, sealed, durable=False)
+        if local is not None and local.overwrite(keys.head, sealed):
+            return
+    except (CasError, OSError):
+        pass  # another's file, where only the folder is shared
+    try:
+        backend.put(keys.head, sealed, durable=False)
     except (CasError, OSError):
         pass
 

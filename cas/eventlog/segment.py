@@ -26,7 +26,12 @@ MAGIC: Final = b"casseg\x00\x01"
 """The first bytes of a segment."""
 KNOWN: Final = 10_000
 """Identities of so many records before a position are kept."""
+MAX_DEPTH: Final = 16
+"""Levels of nodes in a segment, at most."""
 
+_KEY: Final[frozenset[type]] = frozenset({bytes})
+_INT: Final[frozenset[type]] = frozenset({int})
+_VALUE: Final[frozenset[type]] = frozenset({bytes, type(None)})
 _ENTRY_COST: Final = 8
 _POINTER_COST: Final = 48
 
@@ -82,6 +87,8 @@ class SegmentInfo:
         if min(size, entries, plain, first, last, depth, *pointers[:2], *pointers[3:5]) < 0:
             raise FormatError("it describes a segment with negative numbers")
         root, identities = Pointer(*pointers[:3]), Pointer(*pointers[3:])
+        if depth > MAX_DEPTH:
+            raise FormatError(f"it describes a segment of {depth} levels")
         if max(root.offset + root.length, identities.offset + identities.length) > size:
             raise FormatError("it points beyond the end of a segment")
         return cls(name, size, entries, plain, first, last, depth, root, identities)
@@ -197,7 +204,7 @@ class Segment:
     def _block(self, pointer: Pointer, depth: int, *, keep: bool) -> tuple[list[bytes], list[Any]]:
         """Return a block's keys, and its values or pointers."""
         found: tuple[list[bytes], list[Any]] | None
-        found = self._cache.get(self.info.name, pointer.offset)
+        found = self._cache.get(pointer, depth)
         if found is not None:
             return found
         flat = self._read(pointer)
@@ -207,10 +214,14 @@ class Segment:
         keys = flat[::width]
         if depth:
             found = keys, list(map(Pointer, flat[1::4], flat[2::4], flat[3::4]))
+            kinds = [(keys, _KEY), (flat[1::4], _INT), (flat[2::4], _INT), (flat[3::4], _KEY)]
         else:
             found = keys, flat[1::2]
+            kinds = [(keys, _KEY), (found[1], _VALUE)]
+        if any(not allowed.issuperset(map(type, column)) for column, allowed in kinds):
+            raise self._damaged(f"the block at {pointer.offset} holds other things than entries")
         if keep:
-            self._cache.put(self.info.name, pointer, found)
+            self._cache.put(pointer, depth, found)
         return found
 
     def _read(self, pointer: Pointer) -> list[Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import zstandard
 
 from cas.backends import LocalBackend, MemoryBackend
+from cas.codec import encode
+from cas.digest import raw_hash
 from cas.errors import DamagedLogError, OutcomeUnknownError
 from cas.eventlog import EventLog, blocks, segment
 from cas.eventlog.keys import Keys
@@ -283,3 +286,58 @@ def test_a_record_that_vanishes_after_it_was_created_is_of_unknown_outcome(whole
     backend.put_if_absent = create_and_lose
     with pytest.raises(OutcomeUnknownError):
         log.append(lambda state, position: [put("x", b"x")])
+
+
+def forge(backend, depth, *flats):
+    """Replace a log's state by a segment of crafted blocks, each a child of the next."""
+    backend.put(KEYS.segment("s"), b"".join(flats))
+    log = EventLog(backend, "t", fold)
+    record = next(iter(log.records()))
+    offset = sum(map(len, flats[:-1]))
+    root = [offset, len(flats[-1]), raw_hash(flats[-1])]
+    size = sum(map(len, flats))
+    info = ["s", size, 1, 1, 1, 1, depth, *root, 0, 0, b""]
+    backend.put(
+        KEYS.snapshot(1),
+        seal("snapshot", 1, 0, 1, record.digest, b"n" * 16, "", [info]),
+    )
+    backend.delete(KEYS.record(1))
+
+
+@pytest.mark.parametrize(
+    ("depth", "flat"),
+    [
+        (0, [1, b"v"]),
+        (0, [b"k", "text"]),
+        (0, [b"k"]),
+        (0, []),
+        (0, {"k": "v"}),
+        (1, [b"k", 0, 5]),
+        (1, [b"k", "0", 5, b"d" * 32]),
+        (1, [b"k", -9, 5, b"d" * 32]),
+        (1, [b"k", 0, 1 << 62, b"d" * 32]),
+        (1, [b"k", 0, 5, b"d" * 32]),
+        (99, [b"k", 0, 5, b"d" * 32]),
+    ],
+)
+def test_crafted_segments_are_refused(depth, flat):
+    backend = MemoryBackend()
+    EventLog.create(backend, "t", fold, [put("a", b"1")])
+    forge(backend, depth, b"\x00" + encode(flat))
+    for look in (
+        lambda log: log.state.get(b"k"),
+        lambda log: list(log.state.scan(b"")),
+        lambda log: list(log.state.scan(b"", reverse=True)),
+    ):
+        with pytest.raises(DamagedLogError):
+            look(opened(backend))
+    assert list(opened(backend).check())
+
+
+def test_a_block_that_claims_to_be_huge_is_refused():
+    backend = MemoryBackend()
+    EventLog.create(backend, "t", fold, [put("a", b"1")])
+    packed = zstandard.ZstdCompressor().compress(bytes(30 << 20))
+    forge(backend, 0, b"\x01" + packed)
+    with pytest.raises(DamagedLogError, match="claims"):
+        opened(backend).state.get(b"k")
