@@ -237,6 +237,19 @@ class LocalBackend:
         """Return where the value of a key lies."""
         return self.root / check_key(key)
 
+    def names(self, directory: str) -> Iterable[str]:
+        """Return the names in a directory, in no order; none if it does not exist."""
+        try:
+            fd = fs.open_dir(check_key(directory), dir_fd=self._root_fd)
+            try:
+                return os.listdir(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return []
+            self._fail(error, "listing the store", directory)
+
     def overwrite(self, key: str, content: bytes) -> bool:
         """Write over the beginning of an existing value in place; False where there is none."""
         try:

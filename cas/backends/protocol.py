@@ -163,6 +163,12 @@ class LocalFiles(Protocol):
     def path(self, key: str) -> Path:
         """Return where the value of a key lies."""
 
+    def names(self, directory: str) -> Iterable[str]:
+        """Return the names in a directory, in no order; none if it does not exist.
+
+        What `Backend.list` gives of it without looking at each file.
+        """
+
     def overwrite(self, key: str, content: bytes) -> bool:
         """Write over the beginning of an existing value in place; False where there is none.
 

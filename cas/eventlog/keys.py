@@ -57,12 +57,14 @@ def numbers(backend: Backend, prefix: str) -> list[int]:
 
     What has no such name was not made by a log and is passed over.
     """
-    found = []
-    for entry in backend.list(prefix):
-        name = entry.key[len(prefix) :]
-        if len(name) == DIGITS and name.isascii() and name.isdigit():
-            found.append(int(name))
-    return found
+    local = backend.local
+    if local is not None:
+        names = local.names(prefix[:-1])
+    else:
+        names = [entry.key[len(prefix) :] for entry in backend.list(prefix)]
+    return sorted(
+        int(name) for name in names if len(name) == DIGITS and name.isascii() and name.isdigit()
+    )
 
 
 def exists(backend: Backend, key: str) -> bool:
