@@ -375,3 +375,21 @@ def test_a_store_without_a_reserve_has_none_to_give_until_it_is_refilled(backend
         assert backend.refill_reserve() is False
     assert backend.refill_reserve() is True
     assert backend.release_reserve() == 64 << 10
+
+
+def test_a_hint_is_written_over_in_place_if_it_is_there(tmp_path):
+    backend = LocalBackend(tmp_path / "s", create=True)
+    assert not backend.overwrite("log/x/head", b"new")
+    backend.put("log/x/head", b"old", durable=False)
+    before = backend.path("log/x/head").stat().st_ino
+    assert backend.overwrite("log/x/head", b"new")
+    assert backend.get("log/x/head") == b"new"
+    assert backend.path("log/x/head").stat().st_ino == before
+
+
+def test_names_are_those_of_a_directory_and_none_where_there_is_none(tmp_path):
+    backend = LocalBackend(tmp_path / "s", create=True)
+    assert list(backend.names("log/x")) == []
+    backend.put_if_absent("log/x/b", b"")
+    backend.put_if_absent("log/x/a", b"")
+    assert sorted(backend.names("log/x")) == ["a", "b"]
