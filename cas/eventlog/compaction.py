@@ -8,6 +8,7 @@ segments that no snapshot names, or files that the next one deletes.
 
 from __future__ import annotations
 
+import itertools
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from cas.errors import NotFoundError
 from cas.eventlog.keys import DIGITS, numbers
 from cas.eventlog.record import IDENTITY_SIZE
 from cas.eventlog.runs import merge
-from cas.eventlog.segment import KNOWN, Segment, SegmentWriter
+from cas.eventlog.segment import KNOWN, Segment, SegmentWriter, weight
 from cas.eventlog.snapshot import Snapshot, read_snapshot
 from cas.eventlog.state import Layered
 from cas.eventlog.view import View
@@ -83,8 +84,7 @@ def compact(loader: Loader, view: View, *, full: bool) -> View | None:
     segments = view.layers.segments
     start = len(segments)
     if view.position > base.position:
-        fresh = sum(map(len, view.layers.changes.table))
-        fresh += sum(len(value) for value in view.layers.changes.table.values() if value)
+        fresh = sum(itertools.starmap(weight, view.layers.changes.table.items()))
         start = 0 if full else plan([segment.info.plain for segment in segments], fresh)
         loader.settle(view)
     elif not full or _is_least(loader, base):

@@ -239,6 +239,11 @@ class Segment:
         )
 
 
+def weight(key: bytes, value: bytes | None) -> int:
+    """Return what an entry counts for in the size of a block and in `SegmentInfo.plain`."""
+    return len(key) + _ENTRY_COST + (len(value) if value is not None else 0)
+
+
 class SegmentWriter:
     """Writes a segment in order of its keys, in bounded memory.
 
@@ -263,7 +268,7 @@ class SegmentWriter:
         for key, value in zip(*run, strict=True):
             flat.append(key)
             flat.append(value)
-            size += len(key) + _ENTRY_COST + (len(value) if value is not None else 0)
+            size += weight(key, value)
             if size >= BLOCK:
                 self._sizes[0] = size
                 self._close(0)

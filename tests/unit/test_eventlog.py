@@ -252,3 +252,14 @@ def test_threads_may_share_a_log(tmp_path):
     assert errors == []
     assert log_.position == 101
     assert len(list(log_.state.scan(b""))) == 101
+
+
+@pytest.mark.parametrize("size", [160, 2400, 4090, 16372])
+def test_segments_stay_few_however_large_each_addition_is(size):
+    backend = MemoryBackend()
+    log_ = created(backend, compact_after=2)
+    for number in range(200):
+        event = put(f"k{number:05d}", b"x" * size)
+        log_.append(lambda state, position, event=event: [event])
+    assert len(log_._current().layers.segments) <= 9
+    assert list(log_.check()) == []
