@@ -37,8 +37,10 @@ Decide = Callable[[State, int], Sequence[Event]]
 
 COMPACT_AFTER = 64
 """Records after the newest snapshot that make it worth a new one."""
+COMPACT_EVENTS = 1024
+"""Events in them that do: a process that begins has to fold them all."""
 COMPACT_BYTES = 1 << 20
-"""Bytes of records that do."""
+"""Bytes of them that do."""
 
 _TRIES = 3
 _PAUSE = 0.02
@@ -146,14 +148,14 @@ class EventLog:
             while True:
                 self.refresh()
                 view = self._current()
-                count, size = view.position - view.base.position, view.size
+                before = _tail(view)
                 appended = self._try_append(view, decide)
                 if appended is not None:
                     break
                 lost += 1
                 # Who lost more often waits less: so nobody starves, and fewer sync in vain.
                 time.sleep(random.uniform(0, _PAUSE) / lost)  # noqa: S311 - no secret
-            if appended.events and self._is_due(count, size):
+            if appended.events and self._is_due(before):
                 try:
                     self.compact()
                 except (CasError, OSError):
@@ -323,24 +325,26 @@ class EventLog:
             identity=record.identity.hex(),
         )
 
-    def _is_due(self, count: int, size: int) -> bool:
+    def _is_due(self, before: tuple[int, ...]) -> bool:
         """Say whether the tail grew past a threshold or a doubling of it since it was measured.
 
         So the writer of one record among many compacts, not all that see a long tail; if it dies
         over it, the one that doubles the tail does.
         """
-        view = self._current()
-        for before, now, unit in (
-            (count, view.position - view.base.position, self._compact_after),
-            (size, view.size, COMPACT_BYTES),
-        ):
-            if (now // unit).bit_length() > (before // unit).bit_length():
-                return True
-        return False
+        limits = (self._compact_after, COMPACT_EVENTS, COMPACT_BYTES)
+        return any(
+            (now // limit).bit_length() > (then // limit).bit_length()
+            for then, now, limit in zip(before, _tail(self._current()), limits, strict=True)
+        )
 
     def _write_head(self, position: int, digest: bytes) -> None:
         """Say how far the log reaches for good; others may have gone further."""
         write_head(self._backend, self._keys, Head(position, digest, self._loader.published))
+
+
+def _tail(view: View) -> tuple[int, ...]:
+    """Measure what follows the newest snapshot: records, events, bytes."""
+    return view.position - view.base.position, view.events, view.size
 
 
 class _Now:

@@ -45,6 +45,7 @@ class View:
         digest: Its digest.
         identities: Those of the records after `base`.
         size: Bytes of the records after `base`.
+        events: Events in them.
         durable: Up to here records are known to survive a power cut.
     """
 
@@ -55,6 +56,7 @@ class View:
     digest: bytes
     identities: list[bytes] = field(default_factory=list)
     size: int = 0
+    events: int = 0
     durable: int = 0
 
     def identity(self, number: int) -> bytes | None:
@@ -97,6 +99,7 @@ class View:
         self.layers.changes.absorb(draft.changes)
         self.identities.append(record.identity)
         self.size += record.size
+        self.events += len(record.events)
         self.digest = record.digest
         self.position = record.number
 

@@ -263,3 +263,13 @@ def test_segments_stay_few_however_large_each_addition_is(size):
         log_.append(lambda state, position, event=event: [event])
     assert len(log_._current().layers.segments) <= 9
     assert list(log_.check()) == []
+
+
+def test_a_tail_of_many_events_is_compacted_sooner(monkeypatch):
+    monkeypatch.setattr(log, "COMPACT_EVENTS", 100)
+    backend = MemoryBackend()
+    log_ = created(backend)
+    for number in range(10):
+        events = [put(f"k{number}.{index}") for index in range(30)]
+        log_.append(lambda state, position, events=events: events)
+    assert len(list(backend.list(KEYS.snapshots))) == 2
