@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 
@@ -81,6 +82,41 @@ def test_a_range_of_a_file_ends_where_the_file_ends(tmp_path):
         assert hash_fd(fd, offset=6, length=1 << 40) == hash_bytes(b"world")
         assert hash_fd(fd, offset=6) == hash_bytes(b"world")
         assert hash_fd(fd, offset=50) == hash_fd(fd, length=0) == hash_bytes(b"")
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 3 << 20, 5 << 20])
+def test_a_large_file_read_ahead_has_the_digest_of_its_bytes(tmp_path, more):
+    piece = bytes(range(251)) * 4177
+    content = (piece * 21)[: (16 << 20) + more]
+    path = tmp_path / "large"
+    path.write_bytes(content)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert hash_fd(fd) == hash_fd(fd, parallel=False) == hash_bytes(content)
+        inner = content[7 : 7 + (16 << 20)]
+        assert hash_fd(fd, offset=7, length=16 << 20) == hash_bytes(inner)
+        assert hash_fd(fd, offset=7, length=1 << 40) == hash_bytes(content[7:])
+    finally:
+        os.close(fd)
+
+
+def test_a_read_that_fails_while_reading_ahead_is_an_error(tmp_path, monkeypatch):
+    path = tmp_path / "large"
+    path.write_bytes(bytes(20 << 20))
+    real = os.preadv
+
+    def failing(fd, buffers, offset):
+        if offset > 8 << 20:
+            raise OSError(errno.EIO, "bad sector")
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", failing)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError, match="bad sector"):
+            hash_fd(fd)
     finally:
         os.close(fd)
 
