@@ -1,4 +1,6 @@
-"""Proving what lies in a store, unit by unit: one pack, one loose object, or some objects by name.
+"""Proving what lies in a store, unit by unit.
+
+A unit is a pack, a loose object, some objects by name, or the index tables.
 
 The units of a whole store come in the order of their digests, and so in no order of use. A run
 with a budget remembers the last one that it proved and the next run goes on behind it, so that
@@ -12,25 +14,23 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cas.backends import LocalBackend
 from cas.digest import DIGEST_SIZE, Digest
+from cas.maintenance.prover import LOOSE, NAMED, PACK, TABLES, Prover
 from cas.maintenance.report import Problem
-from cas.objects import ObjectStore
 from cas.progress import Meter
 from cas.workers import worker_count
 from cas.workspace.crew import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
+    from cas.objects import ObjectStore
     from cas.progress import Progress
-
-PACK: Final = "pack"
-LOOSE: Final = "loose"
-NAMED: Final = "named"
 
 _SMALL_FILE: Final = 16 << 10
 """Bytes whose proof takes about as long as starting on one small file."""
+_LARGE: Final = 16 << 20
+"""Bytes of a loose object that this process hashes on all cores, rather than a worker on one."""
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 8 << 20
 
@@ -40,7 +40,7 @@ class Unit(NamedTuple):
 
     kind: str
     digests: tuple[bytes, ...]
-    """Of the pack, of the loose object, or of the objects wherever they lie."""
+    """Of the pack, of the loose object, or of the objects wherever they lie; none of tables."""
     size: int
 
     @property
@@ -120,8 +120,10 @@ def prove(
     wanted: Iterable[Unit],
     extent: Extent,
     *,
-    meanwhile: Callable[[], None],
     expected: int,
+    shared: int,
+    tables: bool = False,
+    meanwhile: Iterable[None] = (),
     workers: int | None,
     progress: Progress | None,
 ) -> Proven:
@@ -131,8 +133,10 @@ def prove(
         objects: Where they are.
         wanted: Which, in which order.
         extent: How much of them.
-        meanwhile: Done once, here, while workers are busy.
         expected: How many bytes the units have in all.
+        shared: How many of them lie in units that workers may get.
+        tables: Whether to prove the index tables as well.
+        meanwhile: Other work, a step at a time, done here while workers are busy.
         workers: How many processes; by default as many as there are cores.
         progress: Called with what was done so far.
 
@@ -142,28 +146,29 @@ def prove(
     done = Proven()
     meter = Meter(progress, "verify", total_bytes=None if extent.quick else expected)
 
-    def tasks() -> Iterator[tuple[Unit, list[Any], int]]:
+    def tasks() -> Iterator[tuple[Unit, list[Any], int | None]]:
+        if tables:
+            yield Unit(TABLES, (), 0), [TABLES, (), extent.quick, False], 0
         for unit in _chosen(wanted, extent, done):
-            weight = len(unit.digests) + unit.size // _SMALL_FILE
-            # Cores hash a file each, unless one file is most of the work.
-            parallel = 2 * unit.size > expected
-            yield unit, [unit.kind, unit.digests, extent.quick, parallel], weight
-        meanwhile()
+            alone = unit.kind == LOOSE and unit.size >= _LARGE
+            weight = None if alone else len(unit.digests) + unit.size // _SMALL_FILE
+            yield unit, [unit.kind, unit.digests, extent.quick, alone], weight
 
     local = objects.backend.local
     init: list[Any] = [] if local is None else [os.fsencode(local.root), objects.loose_threshold]
     with Crew(
         Prover(objects),
-        "cas.maintenance.proving:serve",
+        "cas.maintenance.prover:serve",
         init,
         size=1 if extent.quick or not init else worker_count(workers),
-        expected=expected // _SMALL_FILE,
+        expected=shared // _SMALL_FILE,
     ) as crew:
-        for unit, (count, read, findings) in crew.map(tasks()):
-            done.read += read
-            done.last = unit.mark
+        for unit, (count, read, findings) in crew.map(tasks(), meanwhile):
             done.problems += [_problem(*found) for found in findings if not _vanished(unit, found)]
-            meter.add(count, read)
+            if unit.digests:
+                done.read += read
+                done.last = unit.mark
+                meter.add(count, read)
     meter.finish()
     return done
 
@@ -187,7 +192,7 @@ def _vanished(unit: Unit, found: list[Any]) -> bool:
 
     It was merged away then; if not, those who need what was in it miss it.
     """
-    return unit.kind != NAMED and found[0] == "missing"
+    return unit.kind in (PACK, LOOSE) and found[0] == "missing"
 
 
 def _problem(kind: str, digest: bytes | None, location: str, detail: str) -> Problem:
@@ -197,45 +202,3 @@ def _problem(kind: str, digest: bytes | None, location: str, detail: str) -> Pro
         location=location,
         detail=detail,
     )
-
-
-class Prover:
-    """Proves one unit at a time.
-
-    Args:
-        objects: Where it is.
-    """
-
-    def __init__(self, objects: ObjectStore) -> None:
-        """Read nothing yet."""
-        self._objects = objects
-
-    def __call__(self, message: list[Any]) -> list[Any]:
-        """Prove a unit.
-
-        Args:
-            message: Its kind and digests, whether to look at structure and sizes only, and
-                whether to hash a large file on all cores.
-
-        Returns:
-            Objects that are right, bytes read, and the findings.
-        """
-        kind, digests, quick, parallel = message
-        if kind == NAMED:
-            checked = self._objects.check_objects(digests)
-        elif kind == PACK:
-            checked = self._objects.check_pack(digests[0], quick=quick)
-        else:
-            checked = self._objects.check_loose(digests[0], quick=quick, parallel=parallel)
-        findings = [[f.kind, f.digest, f.location, f.detail] for f in checked.findings]
-        return [checked.objects, checked.read, findings]
-
-
-def serve(init: list[Any]) -> Prover:
-    """Return a prover for a worker process.
-
-    Args:
-        init: The store's directory as bytes, and its threshold for loose objects.
-    """
-    root, threshold = init
-    return Prover(ObjectStore(LocalBackend(os.fsdecode(root)), loose_threshold=threshold))

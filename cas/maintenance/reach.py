@@ -13,7 +13,7 @@ from cas.manifests import DIR, Leaf, SeedManifest, VersionManifest, parse_tree
 from cas.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cas.manifests import Node
     from cas.objects import ObjectStore
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MEMORY: Final = 16 << 20
 """Bytes that each list of digests may take before it goes to a temporary file."""
 _BATCH: Final = 512
+_STEP: Final = 4096
+"""Entries of trees that are looked at in one step."""
 
 Hit = tuple[bytes, bytes]
 """Path and digest of something that is damaged."""
@@ -110,8 +112,8 @@ class Reach:
 
     # --- what they reach -------------------------------------------------------------------------
 
-    def check(self, roots: Iterable[Root], reached: Spill | None = None) -> None:
-        """See that everything below the roots is there, with the sizes that trees give it.
+    def check(self, roots: Iterable[Root], reached: Spill | None = None) -> Iterator[None]:
+        """See step by step that all below the roots is there, with the sizes that trees give it.
 
         Trees are read and checked, files are looked up. Memory is bounded.
 
@@ -129,15 +131,30 @@ class Reach:
                     trees.add(root.tree)
                 if root.own != root.tree:
                     manifests.add(root.own)
-            self._check_there(((digest, None) for digest in manifests), reached)
+            for batch in _batches(manifests):
+                self._check_there([(digest, None) for digest in batch], reached)
+                yield
+            seen = 0
             for digest, size, page in self._pages(trees):
                 if reached is not None:
                     reached.add(digest + size.to_bytes(8))
                 if isinstance(page, Leaf):
-                    for _, kind, size, digest in page.entries:
-                        if kind != DIR:
-                            files.add(digest + size.to_bytes(8))
-            self._check_there(map(split, files), reached)
+                    files.extend(
+                        digest + size.to_bytes(8)
+                        for _, kind, size, digest in page.entries
+                        if kind != DIR
+                    )
+                    seen += len(page.entries)
+                if seen >= _STEP:
+                    seen = 0
+                    yield
+            for batch in _batches(files):
+                odd = self._objects.unlike(batch)
+                if odd:
+                    self._check_there(list(map(split, odd)), reached)
+                if reached is not None:
+                    reached.extend(set(batch).difference(odd))
+                yield
 
     def _pages(self, level: Spill) -> Iterator[tuple[bytes, int, Leaf | Node]]:
         """Give the pages of trees and of those below them, each level's pages once."""
@@ -159,8 +176,7 @@ class Reach:
 
     def _read_pages(self, digests: Iterable[bytes]) -> Iterator[tuple[bytes, int, Leaf | Node]]:
         """Read and parse tree pages; what is wrong with one becomes a problem."""
-        rest = iter(digests)
-        while batch := list(islice(rest, _BATCH)):
+        for batch in _batches(digests):
             try:
                 encoded = list(self._objects.read_many(batch))
             except CasError:
@@ -180,25 +196,23 @@ class Reach:
                 self._find(_kind_of(error), Digest(digest), where, str(error))
 
     def _check_there(
-        self, wanted: Iterable[tuple[bytes, int | None]], reached: Spill | None
+        self, wanted: Sequence[tuple[bytes, int | None]], reached: Spill | None
     ) -> None:
-        rest = iter(wanted)
-        while batch := list(islice(rest, _BATCH)):
-            digests = [digest for digest, _ in batch]
+        digests = [digest for digest, _ in wanted]
+        sizes = self._objects.sizes(digests)
+        if None in sizes:
+            # What was added or merged since the last look is not missing.
+            self._objects.reload()
             sizes = self._objects.sizes(digests)
-            if None in sizes:
-                # What was added or merged since the last look is not missing.
-                self._objects.reload()
-                sizes = self._objects.sizes(digests)
-            for (digest, size), there in zip(batch, sizes, strict=True):
-                if there is None:
-                    self._find("missing", Digest(digest), "nowhere in the store", "")
-                elif size is not None and there != size:
-                    detail = f"it has {there} bytes where a tree says {size}"
-                    kind = "truncated" if there < size else "corrupt"
-                    self._find(kind, Digest(digest), self._location(digest), detail)
-                elif reached is not None:
-                    reached.add(digest + there.to_bytes(8))
+        for (digest, size), there in zip(wanted, sizes, strict=True):
+            if there is None:
+                self._find("missing", Digest(digest), "nowhere in the store", "")
+            elif size is not None and there != size:
+                detail = f"it has {there} bytes where a tree says {size}"
+                kind = "truncated" if there < size else "corrupt"
+                self._find(kind, Digest(digest), self._location(digest), detail)
+            elif reached is not None:
+                reached.add(digest + there.to_bytes(8))
 
     def _location(self, digest: bytes) -> str:
         try:
@@ -210,6 +224,12 @@ class Reach:
         self.problems.append(
             Problem(kind=kind, digest=digest, location=location, detail=detail, affects=affects)
         )
+
+
+def _batches(items: Iterable[bytes]) -> Iterator[list[bytes]]:
+    rest = iter(items)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
 
 
 def affected(

@@ -24,7 +24,7 @@ from cas.workspace import damaged_memories
 from cas.workspace import verify_workspace as compare_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from cas.catalogue.context import Context
@@ -67,19 +67,15 @@ def verify_store(
     problems: list[Problem] = []
     roots: list[Root] = []
 
-    def check_the_rest() -> None:
+    def check_the_rest() -> Iterator[None]:
         problems.extend(_log_problems(context))
         try:
             roots.extend(reach.roots(context.refs))
         except DamagedLogError as error:
             if not problems:
                 problems.append(_bad_log(str(error)))
-        reach.check(roots)
+        yield from reach.check(roots)
         problems.extend(_small_files(context))
-        problems.extend(
-            Problem(kind=f.kind, digest=f.digest, location=f.location, detail=f.detail)
-            for f in objects.check_tables(quick=quick).findings
-        )
 
     after = b""
     if budget is not None:
@@ -87,8 +83,8 @@ def verify_store(
     elif sample is not None:
         after = anywhere()
     totals = objects.totals()
-    total = sum(size for _, size in objects.packs())
-    total += sum(size for _, size in objects.loose_objects())
+    packed = sum(size for _, size in objects.packs())
+    total = packed + sum(size for _, size in objects.loose_objects())
     proven = prove(
         objects,
         units(objects, after),
@@ -97,8 +93,10 @@ def verify_store(
             sample=sample,
             deadline=None if budget is None else begun + budget,
         ),
-        meanwhile=check_the_rest,
         expected=total,
+        shared=packed,
+        tables=True,
+        meanwhile=check_the_rest(),
         workers=workers,
         progress=progress,
     )
@@ -131,7 +129,8 @@ def verify_spec(
     own = None if resolved.path else resolved.manifest
     root = Root(resolved.spec, own or resolved.digest, resolved.tree)
     with Spill(_MEMORY, unique=True) as reached:
-        reach.check([root], reached)
+        for _ in reach.check([root], reached):
+            pass
         count = total = 0
         for _, size in map(split, reached):
             count += 1
@@ -140,8 +139,8 @@ def verify_spec(
             objects,
             [] if quick else named(map(split, reached)),
             Extent(),
-            meanwhile=lambda: None,
             expected=total,
+            shared=total,
             workers=workers,
             progress=progress,
         )

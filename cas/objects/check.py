@@ -6,10 +6,11 @@ still counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas.backends import Missing
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
@@ -45,10 +46,11 @@ UNREADABLE: Final = "unreadable"
 _WINDOW: Final = 512 << 10
 """Bytes read at once: what a core keeps in its cache between hashing the pack and its objects."""
 _PARALLEL: Final = 128 << 10
+_ORDINAL: Final = range(32, 36)
+"""Where in an entry the pack's ordinal stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that is wrong."""
 
     kind: str
@@ -60,8 +62,7 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """What a check looked at and what it found."""
 
     objects: int
@@ -158,7 +159,7 @@ class _PackCheck:
             rows: Its entries in order of offsets.
             ends: How many of them lie before the end of each piece that is read at once.
         """
-        hasher = Hasher()
+        hasher = Hasher(parallel=False)  # other cores have packs of their own
         hasher.update(reader.read_at(0, HEADER_SIZE))
         whole = True
         at = HEADER_SIZE
@@ -192,9 +193,8 @@ class _PackCheck:
                 else:
                     self._find(CORRUPT, row, "the bytes there cannot be decoded")
                 continue
-            size = len(content)
-            actual = raw_hash(content) if size < _PARALLEL else hash_bytes(content)
-            if actual == row[0] and size == row[4]:
+            size = row[4]
+            if (raw_hash(content) if size < _PARALLEL else hash_bytes(content)) == row[0]:
                 self._objects += 1
                 self._bytes += size
             else:
@@ -250,23 +250,24 @@ def _structure(rows: list[_Row], index_offset: int) -> tuple[str, list[int]]:
         The problem or nothing, and how many entries lie before the end of each window.
     """
     ends: list[int] = []
-    at = limit = HEADER_SIZE
-    for number, (_, ordinal, offset, stored, size, encoding, kind, zero) in enumerate(rows):
-        if offset != at:
+    if not rows:
+        return "" if index_offset == HEADER_SIZE else "the index is empty", ends
+    _, ordinals, offsets, stored, sizes, encodings, kinds, zeros = zip(*rows, strict=True)
+    starts = [*accumulate(stored, initial=HEADER_SIZE)]
+    end = starts.pop()
+    for at, offset in zip(starts, offsets, strict=True):
+        if at != offset:
             return f"objects overlap or leave a gap at {at}", ends
-        if at >= limit:
-            if number:
-                ends.append(number)
-            limit = at + _WINDOW
-        at += stored
-        if ordinal or zero or encoding >= len(ENCODINGS) or kind >= len(KINDS):
-            return f"the entry of the object at {offset} is not one that is known here", ends
-        small = stored <= MAX_PACKED and (size <= MAX_PACKED or encoding == CHUNKS)
-        if not small or (encoding == RAW and stored != size):
-            return f"the object at {offset} has a size that cannot be", ends
-    if rows:
-        ends.append(len(rows))
-    return "" if at == index_offset else "objects do not reach to the index", ends
+    if any(ordinals) or any(zeros) or max(encodings) >= len(ENCODINGS) or max(kinds) >= len(KINDS):
+        return "an entry is not one that is known here", ends
+    for at, packed, size, encoding in zip(starts, stored, sizes, encodings, strict=True):
+        small = packed <= MAX_PACKED and (size <= MAX_PACKED or encoding == CHUNKS)
+        if not small or (packed != size and encoding == RAW):
+            return f"the object at {at} has a size that cannot be", ends
+    while not ends or ends[-1] < len(rows):
+        first = ends[-1] if ends else 0
+        ends.append(bisect_left(starts, starts[first] + _WINDOW, first + 1))
+    return "" if end == index_offset else "objects do not reach to the index", ends
 
 
 # --- loose objects -----------------------------------------------------------------------------
@@ -380,35 +381,47 @@ def _check_table(store: ObjectStore, table: Table) -> str:
         return "the table is not what it was when it was named"
     for slot in table.check_buckets():
         return f"bucket {slot} is not what its checksum says, or holds what belongs elsewhere"
-    runs = [None if p.digest in store.index.gone else p.digest for p in table.packs]
-    at = [0] * len(runs)
+    packs: list[bytes | None] = [
+        None if pack.digest in store.index.gone else pack.digest for pack in table.packs
+    ]
+    at = [0] * len(packs)
     last = b""
     for block in table.entries.blocks():
         entries = split(block)
         if not is_sorted([last, *entries]):
             return "the entries are not sorted"
         last = entries[-1]
-        parts: dict[int, list[bytes]] = {}
-        for entry in entries:
-            ordinal = int.from_bytes(entry[32:36])
-            parts.setdefault(ordinal, []).append(entry[:32] + bytes(4) + entry[36:])
-        for ordinal, part in parts.items():
-            if ordinal >= len(runs):
+        own: list[bytes] = []
+        ordinals = (block[i::ENTRY_SIZE] for i in _ORDINAL)
+        for ordinal, count in Counter(zip(*ordinals, strict=True)).items():
+            number = int.from_bytes(ordinal)
+            if number >= len(packs):
                 return "an entry names no pack"
-            pack = runs[ordinal]
-            start = at[ordinal]
-            at[ordinal] += len(part)
-            if pack is None:
-                continue
-            try:
-                own = store.open_packs.run(pack)
-                if at[ordinal] > own.count or own.slice(start, at[ordinal]) != b"".join(part):
-                    return f"its entries are not those of {pack_key(pack)}"
-            except (Missing, FormatError):
-                runs[ordinal] = None  # the pack's own check says what is wrong with it
+            start, at[number] = at[number], at[number] + count
+            pack = packs[number]
+            part = None if pack is None else _own_entries(store, pack, start, at[number])
+            if part is None:
+                packs[number] = None  # the pack's own check says what is wrong with it
+                entries = [entry for entry in entries if entry[32:36] != bytes(ordinal)]
+            else:
+                for i, byte in zip(_ORDINAL, ordinal, strict=True):
+                    part[i::ENTRY_SIZE] = bytes([byte]) * (len(part) // ENTRY_SIZE)
+                own += split(bytes(part))
+        own.sort()
+        if own != entries:
+            return "its entries are not those of its packs"
     if at != [pack.entries for pack in table.packs]:
         return "packs have other numbers of entries than listed"
     return ""
+
+
+def _own_entries(store: ObjectStore, pack: bytes, start: int, stop: int) -> bytearray | None:
+    """Return some entries of a pack's own index; None if it cannot be read."""
+    try:
+        own = store.open_packs.run(pack)
+        return bytearray(own.slice(start, min(stop, own.count)))
+    except (Missing, FormatError):
+        return None
 
 
 def _lost(store: ObjectStore, table: Table) -> Iterator[Finding]:

@@ -35,6 +35,8 @@ ENTRY_SIZE: Final = ENTRY.size
 DIGEST_AT: Final = slice(0, DIGEST_SIZE)
 PLACE: Final = struct.Struct(">IQIQBB")
 """An entry without its digest and its zeros."""
+DIGEST_AND_SIZE: Final = struct.Struct(">32s16x8s4x")
+"""The two of them, the size as the bytes that it is."""
 
 BLOCK: Final = 1 << 16
 """Entries that are read at once when a run is gone through."""

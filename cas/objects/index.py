@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cas.backends import Missing
 from cas.errors import EnvironmentFailure, FormatError
-from cas.objects.entries import DIGEST_AT, ENTRY_SIZE, Location
+from cas.objects.entries import DIGEST_AND_SIZE, DIGEST_AT, ENTRY_SIZE, Location
 from cas.objects.open_packs import OpenPacks, PackRun, held_run, matching
 from cas.objects.pack import PREFIX as PACKS
 from cas.objects.pack import Covered, pack_digest, pack_key
@@ -18,7 +18,7 @@ from cas.objects.table import PREFIX as TABLES
 from cas.objects.table import WHOLE_LIMIT, Table, table_digest, table_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cas.backends import Backend
 
@@ -202,6 +202,23 @@ class Index:
             if not self._others:
                 return False
         return self.locate(digest) is not None
+
+    def unlike(self, items: Iterable[bytes]) -> list[bytes]:
+        """Give the items that the tables in memory do not show to be there as they say.
+
+        The rest is sure; of these it is only not known yet.
+
+        Args:
+            items: Digests, each with the object's size in 8 bytes, big-endian, behind it.
+        """
+        left = list(items)
+        for data, ends, shift, _ in self._loaded if not self.gone else ():
+            shown: set[bytes] = set()
+            for slot in {int.from_bytes(item[:8]) >> shift for item in left}:
+                bucket = data[ends[slot] : ends[slot + 1]]
+                shown.update(map(b"".join, DIGEST_AND_SIZE.iter_unpack(bucket)))
+            left = [item for item in left if item not in shown]
+        return left
 
     def locate_all(self, digest: bytes) -> Iterator[Location]:
         """Give every place of an object that the tables in use know."""

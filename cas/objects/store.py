@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from cas.backends import Missing
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
@@ -39,8 +38,7 @@ PACK_TARGET: Final = 64 << 20
 _FIND_LIMIT: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(NamedTuple):
     """What is known about a stored object without reading it."""
 
     digest: Digest
@@ -54,8 +52,7 @@ class ObjectInfo:
     """Key, and offset after a colon if it lies in a pack."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """How much a store holds."""
 
     objects: int
@@ -127,6 +124,15 @@ class ObjectStore:
     def sizes(self, digests: Iterable[bytes]) -> list[int | None]:
         """Return how many bytes each object has; None for one that is not stored."""
         return [self._size(digest) for digest in digests]
+
+    def unlike(self, items: Iterable[bytes]) -> list[bytes]:
+        """Give the items that have to be asked for one by one: `sizes` of many, at less cost.
+
+        Args:
+            items: Digests, each with the size that the object should have in 8 bytes, big-endian,
+                behind it. Those that are left out are stored and have it.
+        """
+        return self.index.unlike(items)
 
     def info(self, digest: bytes) -> ObjectInfo:
         """Return what is known about an object.

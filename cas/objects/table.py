@@ -196,15 +196,18 @@ class Table:
         return self.size if self.ends else len(self._slots)
 
     def check_buckets(self) -> Iterator[int]:
-        """Give the numbers of the buckets that are damaged or hold what belongs elsewhere."""
+        """Give the numbers of the buckets that are damaged or hold what belongs elsewhere.
+
+        That the entries are sorted, which is for others to check, is taken for granted.
+        """
         for slot in range(1 << self._shape.bits):
             try:
                 bucket = self._bucket(slot)
             except FormatError:
                 yield slot
                 continue
-            starts = range(0, len(bucket), ENTRY_SIZE)
-            if any(int.from_bytes(bucket[at : at + 8]) >> self.shift != slot for at in starts):
+            outer = (0, len(bucket) - ENTRY_SIZE) if bucket else ()
+            if any(int.from_bytes(bucket[at : at + 8]) >> self.shift != slot for at in outer):
                 yield slot
 
     def _bucket(self, slot: int) -> bytes:

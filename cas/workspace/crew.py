@@ -20,6 +20,8 @@ _PENDING: Final = 64
 _PAYS: Final = 1500
 """Weight from which starting workers pays; starting one costs as much as that."""
 
+_DONE: Final = object()
+
 
 class _Slot(Generic[T]):
     """A task that was given out."""
@@ -76,29 +78,40 @@ class Crew:
             self._kill()
             raise
 
-    def map(self, tasks: Iterable[tuple[T, Any, int]]) -> Iterator[tuple[T, Any]]:
+    def map(
+        self, tasks: Iterable[tuple[T, Any, int | None]], meanwhile: Iterable[None] = ()
+    ) -> Iterator[tuple[T, Any]]:
         """Do tasks and yield their results in the order of the tasks.
 
         Args:
             tasks: What the caller knows a task by, its message, and its weight, 1 being about the
-                work on one small file. They are asked for as the crew gets to them.
+                work on one small file, or None if it is for this process alone. They are asked for
+                as the crew gets to them.
+            meanwhile: Other work for this process alone, a step at a time. It comes before tasks
+                that workers may get to, and is always done to its end.
 
         Raises:
             CasError: What doing a task raised; the rest is not done.
         """
         pending: deque[_Slot[T]] = deque()
+        steps = iter(meanwhile)
         for context, message, weight in tasks:
-            slot = _Slot(context, weight)
+            slot = _Slot(context, weight or 0)
             pending.append(slot)
-            self._seen += weight
+            self._seen += slot.weight
             if not self._workers and self._size > 1 and self._seen >= _PAYS:
                 self._start()
-            if not self._give(slot, message):
-                slot.reply = self._own(message)
-                slot.done = True
+            while weight is None or not self._give(slot, message):
+                if weight is None or next(steps, _DONE) is _DONE:
+                    slot.reply = self._own(message)
+                    slot.done = True
+                    break
+                self._collect(0)
             self._collect(0)
             while pending and (pending[0].done or len(pending) > _PENDING):
                 yield self._first(pending)
+        for _ in steps:
+            self._collect(0)
         while pending:
             yield self._first(pending)
 

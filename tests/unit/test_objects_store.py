@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -319,3 +320,17 @@ def test_a_read_only_store_is_read(local, tmp_path):
         for path in [tmp_path / "store", *Path(tmp_path / "store").rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
+
+
+def test_only_what_is_not_shown_to_have_its_size_is_left_to_be_asked_for(backend):
+    objects = sample(300, seed=5)
+    store_all(backend, objects)
+    with contextlib.closing(ObjectStore(backend, **SMALL)) as store:
+        items = sorted({hash_bytes(data) + len(data).to_bytes(8) for data in objects})
+        wrong = [item[:32] + (int.from_bytes(item[32:]) + 1).to_bytes(8) for item in items[::7]]
+        absent = [hash_bytes(b"absent %d" % n) + (3).to_bytes(8) for n in range(5)]
+        for item in items:  # tables are taken into memory when they are used
+            store.sizes([item[:32]])
+        asked = sorted([*items, *wrong, *absent])
+        assert sorted(store.unlike(asked)) == sorted([*wrong, *absent])
+        assert store.unlike([]) == []

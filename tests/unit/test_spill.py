@@ -19,11 +19,13 @@ from cas.spill import Spill
     items=st.lists(st.one_of(st.binary(max_size=8), st.binary(max_size=300))),
     max_bytes=st.integers(0, 3000),
     unique=st.booleans(),
+    at_once=st.integers(1, 40),
 )
-def test_the_order_is_that_of_sorted(items, max_bytes, unique):
+def test_the_order_is_that_of_sorted(items, max_bytes, unique, at_once):
     with Spill(max_bytes, unique=unique) as spill:
-        for item in items:
+        for item in items[at_once:]:
             spill.add(item)
+        spill.extend(iter(items[:at_once]))
         wanted = sorted(set(items)) if unique else sorted(items)
         assert list(spill) == wanted
         assert list(spill) == wanted

@@ -212,6 +212,23 @@ def test_a_worker_loads_little(worker):
     assert loaded.isdisjoint({"site", "subprocess", "typer", "zstandard", "tempfile", "ctypes"})
 
 
+@pytest.mark.parametrize(
+    "target", ["cas.maintenance.prover", "cas.ingest.reading", "cas.workspace.hashing"]
+)
+def test_what_a_worker_starts_with_is_quick_to_import(target):
+    code = (
+        f"import sys, {target}; print({{'dataclasses', 'inspect', 'logging'}} & {{*sys.modules}})"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.strip() == "set()"
+
+
 def test_a_message_that_cannot_be_encoded_is_refused(worker):
     with pytest.raises(errors.RefusedError):
         worker.send(object())
