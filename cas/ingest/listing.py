@@ -94,6 +94,8 @@ class Listing:
 
     def _note(self, names: Sequence[bytes], *, is_folder: bool) -> None:
         """Note marks and side files among names; most lists have none, which is told quickly."""
+        if not names:
+            return
         text = b"\0%b\0" % b"\0".join(names)
         for mark in self._marks:
             if b"\0%b\0" % mark in text:

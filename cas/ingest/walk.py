@@ -11,6 +11,8 @@ import os
 import stat
 import time
 from bisect import bisect_left, bisect_right
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from cas import fs
@@ -20,8 +22,8 @@ from cas.ingest.databases import side_files
 from cas.ingest.listing import Listing, Restless
 from cas.ingest.source import failed, join, shown
 from cas.manifests import EXEC, FILE, LINK, MAX_DEPTH
+from cas.names import MEMORY
 from cas.statindex import FIELDS, MAX_RUN, trusted
-from cas.workspace.memory import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +38,8 @@ _RULES_BYTES: Final = 1 << 20
 # Of a store, and of one that is being made.
 _STORE_FILES: Final = (b"store.json", b"store.json.new")
 _STORE_FOLDERS: Final = (b"log", b"packs")
+_KEY: Final = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns", "st_dev", "st_ino")
+"""The `FIELDS` numbers of a stat."""
 _MARKS: Final = frozenset((_IGNORE_FILE, *_STORE_FILES, *_STORE_FOLDERS))
 
 _SPECIAL: Final = {
@@ -352,19 +356,17 @@ class Walk:
                 names, databases = self._databases(frame, fd, names)
             at_ns = time.time_ns()
             look = os.stat
-            stats: list[int] = []
-            modes: list[int] = []
-            for name in names:
-                st = look(name, dir_fd=fd, follow_symlinks=False)
-                stats += (st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_dev, st.st_ino)
-                modes.append(st.st_mode)
+            # `name` is what the error, if there is one, is about.
+            looked = [look(name := each, dir_fd=fd, follow_symlinks=False) for each in names]
         except OSError as error:
             raise failed(error, self._where, join(path, name)) from error
+        stats = [*chain.from_iterable(map(_KEY, looked))]
         if run is not None and not databases:
             if stats == run.stats and run.settled():
                 return Same(run, self._index.taken if self._index else 0)
             self._remember(frame, run)
         frame.clean = False  # also where the index knows nothing
+        modes = [st.st_mode for st in looked]
         return self._new_chunk(frame, names, modes, stats, at_ns, databases)
 
     def _new_chunk(
