@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from cas.errors import NameRefusedError, RefusedError
 
+MEMORY: Final = b".cas-workspace"
+"""The folder in a workspace that holds its memory and is no content."""
 MAX_ENTRY_NAME: Final = 255
 """Bytes in the name of a tree entry, at most."""
 MAX_TEXT: Final = 64 << 10
@@ -211,8 +212,7 @@ def check_path(path: bytes) -> bytes:
 Kind = Literal["version", "seed", "tag", "digest"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """What a person types to name a thing.
 
     Attributes:

@@ -12,6 +12,7 @@ from cas.catalogue.context import Context, doing
 from cas.catalogue.identity import FOLDER, is_store, read_identity
 from cas.catalogue.versions import Versions
 from cas.errors import NotFoundError, RefusedError
+from cas.names import MEMORY
 from cas.refs import open_catalogue
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 AnyPath = str | PathLike[str]
 
-_WORKSPACE = ".cas-workspace"
 _PIECE = 1 << 20
 """Bytes of a file that are handed out at a time."""
 
@@ -174,7 +174,7 @@ class Store:
             for candidate in (directory, directory / FOLDER):
                 if is_store(candidate):
                     return cls(candidate)
-            if os.path.isdir(directory / _WORKSPACE):
+            if os.path.isdir(directory / os.fsdecode(MEMORY)):
                 return cls._of_workspace(directory)
         raise NotFoundError(
             f"no store at or above {first}; make one with `cas init`, or name one", path=str(first)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cas import fs
 from cas.digest import hash_bytes
@@ -31,8 +30,7 @@ _MAX_BYTES = 64 << 10
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(NamedTuple):
     """What a store says of itself.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cas import names
 from cas.catalogue.lookup import SHOWN, seed_ref, tag_ref, version_ref
@@ -36,8 +35,7 @@ TYPE_WORDS = {FILE: "file", EXEC: "exec", LINK: "symlink", DIR: "dir"}
 ENTRY_TYPES = {word: entry_type for entry_type, word in TYPE_WORDS.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(NamedTuple):
     """What a spec names.
 
     `kind` is `version` or `seed` for a whole one, else `tree` or `blob`. `manifest` is the digest
@@ -71,8 +69,7 @@ class Resolved:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class WalkEntry:
+class WalkEntry(NamedTuple):
     """One entry of a tree: its path below the start, `file|exec|symlink|dir`, size and digest.
 
     The size of a directory is that of all files in it.
@@ -93,8 +90,7 @@ class WalkEntry:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(NamedTuple):
     """Where a spec starts, before its path: what holds the name, and the entry there."""
 
     kind: str

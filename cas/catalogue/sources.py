@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cas import names
 from cas.catalogue.closure import check_closure
@@ -76,8 +75,7 @@ def check_source(context: Context, source: Source, what: str, *, folder: bool) -
         raise RefusedError(f"{what}: {source} is no directory", path=os.fspath(source))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(NamedTuple):
     """Content that is stored now.
 
     Attributes:

@@ -23,10 +23,10 @@ from cas.errors import (
     environment_failure,
 )
 from cas.manifests import DIR, parse_tree
+from cas.names import MEMORY
 from cas.progress import Meter
 from cas.workspace.changes import status_of
 from cas.workspace.memory import (
-    MEMORY,
     Opened,
     WorkspaceState,
     new_id,

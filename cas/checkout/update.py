@@ -31,13 +31,13 @@ from cas.errors import (
     RefusedError,
     environment_failure,
 )
+from cas.names import MEMORY
 from cas.progress import Meter
 from cas.workspace.changes import open_index
 from cas.workspace.handles import scan
 from cas.workspace.memory import (
     INCOMING,
     LOCK,
-    MEMORY,
     STATE,
     Intent,
     Opened,

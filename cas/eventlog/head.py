@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cas.errors import CasError
 from cas.eventlog.sealed import seal, unseal
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 _MAX_HINT = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """A position that was acknowledged.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cas.errors import NotFoundError
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 DIGITS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(NamedTuple):
     """The keys of the log of this name."""
 
     name: str

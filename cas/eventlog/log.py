@@ -6,8 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cas.errors import (
     BusyError,
@@ -47,8 +46,7 @@ _PAUSE = 0.02
 """Seconds that the loser of a race waits, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What an append did.
 
     Attributes:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas.digest import DIGEST_SIZE
 from cas.errors import FormatError, RefusedError
@@ -26,8 +25,7 @@ NO_DIGEST: Final = bytes(DIGEST_SIZE)
 """What record 1 names as the digest of the record before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record.
 
     Attributes:

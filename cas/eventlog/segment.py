@@ -8,8 +8,7 @@ byte. Finding a key reads one block a level; giving a range reads only the leave
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas.errors import CasError, DamagedLogError, FormatError
 from cas.eventlog.blocks import BLOCK, Pointer, pack_block, unpack_block
@@ -43,8 +42,7 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """What a snapshot says of a segment.
 
     Attributes:
@@ -71,7 +69,7 @@ class SegmentInfo:
 
     def to_fields(self) -> list[Any]:
         """Return it as a snapshot holds it."""
-        *plain, root, identities = astuple(self)
+        *plain, root, identities = self
         return [*plain, *root, *identities]
 
     @classmethod

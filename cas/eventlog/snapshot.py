@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas.digest import DIGEST_SIZE
 from cas.errors import DamagedLogError, FormatError
@@ -19,8 +18,7 @@ MAX_SNAPSHOT: Final = 1 << 20
 """Bytes of a snapshot, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """One snapshot.
 
     Attributes:

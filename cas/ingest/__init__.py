@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas.digest import Digest
 from cas.errors import NotFoundError, UnsupportedError
@@ -31,8 +30,7 @@ __all__ = ["Ingested", "ingest", "ingest_blob"]
 _NOTICES: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingested(NamedTuple):
     """What came of an ingest.
 
     Attributes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cas.digest import Digest
@@ -38,7 +37,6 @@ NewEntry = tuple[str, int, bytes, int]
 _EMPTY: Final = Leaf(0, 0, ())
 
 
-@dataclass(slots=True)
 class _Directory:
     """A directory that an edit touches.
 
@@ -49,10 +47,13 @@ class _Directory:
         put: Names to put in; a directory that is itself edited gets here when it is done.
     """
 
-    finder: Finder
-    old: dict[bytes, Entry | None] = field(default_factory=dict)
-    removed: set[bytes] = field(default_factory=set)
-    put: dict[bytes, NewEntry] = field(default_factory=dict)
+    __slots__ = ("finder", "old", "put", "removed")
+
+    def __init__(self, finder: Finder) -> None:
+        self.finder = finder
+        self.old: dict[bytes, Entry | None] = {}
+        self.removed: set[bytes] = set()
+        self.put: dict[bytes, NewEntry] = {}
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry that will be there as far as the plan goes."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from cas import names
 from cas.errors import FormatError, RefusedError
@@ -11,6 +11,7 @@ from cas.manifests.record import Fields, read_record, write_record
 
 if TYPE_CHECKING:
     import builtins
+    from collections.abc import Mapping
 
     from cas.digest import Digest
 
@@ -21,8 +22,7 @@ MAX_PARTS: Final = 256
 PartKind = Literal["tree", "blob"]
 
 
-@dataclass(frozen=True, slots=True)
-class SeedPart:
+class SeedPart(NamedTuple):
     """One named part of a seed.
 
     Attributes:
@@ -40,8 +40,7 @@ class SeedPart:
     label: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedManifest:
+class SeedManifest(NamedTuple):
     """One seed. Equal manifests have equal bytes.
 
     Attributes:
@@ -68,7 +67,7 @@ class SeedManifest:
     parents: tuple[Digest, ...] = ()
     created_at: str = ""
     description: str = ""
-    meta: dict[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = MappingProxyType({})
 
     def to_bytes(self) -> builtins.bytes:
         """Return the one encoding.
@@ -96,7 +95,7 @@ class SeedManifest:
             "parents": self.parents,
             "created_at": self.created_at,
             "description": self.description,
-            "meta": self.meta,
+            "meta": self.meta or {},
         }
         data = write_record("seed", FORMAT, body)
         try:

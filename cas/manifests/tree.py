@@ -9,9 +9,8 @@ the order of edits, and one change rewrites one leaf and the nodes above it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import lt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas import codec
 from cas.digest import DIGEST_SIZE, raw_hash
@@ -48,8 +47,7 @@ Put = Callable[[bytes], bytes]
 """Stores the bytes of an object and gives their digest."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRef:
+class TreeRef(NamedTuple):
     """A tree that was stored: its digest and its recursive totals.
 
     Attributes:
@@ -67,8 +65,7 @@ Child = tuple[bytes, int, int, int, bytes]
 """A page below a node: first name, number of entries, files, bytes, digest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A page of entries: a whole directory, or one page of a large one.
 
     Attributes:
@@ -84,8 +81,7 @@ class Leaf:
     directories: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A page of pages.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from cas import names
 from cas.errors import FormatError, RefusedError
@@ -11,14 +11,14 @@ from cas.manifests.record import Fields, read_record, write_record
 
 if TYPE_CHECKING:
     import builtins
+    from collections.abc import Mapping
 
     from cas.digest import Digest
 
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionManifest:
+class VersionManifest(NamedTuple):
     """One version. Equal manifests have equal bytes.
 
     Attributes:
@@ -49,7 +49,7 @@ class VersionManifest:
     parent: str | None = None
     trigger_run: str | None = None
     trigger_workspace: str | None = None
-    meta: dict[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = MappingProxyType({})
 
     def to_bytes(self) -> builtins.bytes:
         """Return the one encoding.
@@ -70,7 +70,7 @@ class VersionManifest:
             "parent": self.parent,
             "trigger_run": self.trigger_run,
             "trigger_workspace": self.trigger_workspace,
-            "meta": self.meta,
+            "meta": self.meta or {},
         }
         data = write_record("version", FORMAT, body)
         try:

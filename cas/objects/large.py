@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas import fs
 from cas.digest import Digest, Hasher, hash_fd, raw_hash
@@ -28,8 +27,7 @@ _COMPARED: Final = 8
 """Stored objects of one size whose samples are looked at, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A file that is being taken in.
 
     Args:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from cas.errors import FormatError
 from cas.manifests import DIR, EXEC, FILE, LINK
+from cas.names import MEMORY
 from cas.spill import Spill
 from cas.workspace.handles import Handles, scan
-from cas.workspace.memory import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

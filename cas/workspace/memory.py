@@ -21,13 +21,12 @@ from cas.errors import (
     NotFoundError,
     environment_failure,
 )
+from cas.names import MEMORY
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-MEMORY: Final = b".cas-workspace"
-"""The folder in a workspace that holds its memory and is no content."""
 STATE: Final = b"state"
 LOCK: Final = b"lock"
 INCOMING: Final = b"incoming"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cas.errors import RefusedError
 from cas.manifests import DIR, walk
-from cas.workspace.memory import MEMORY
+from cas.names import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

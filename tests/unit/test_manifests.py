@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from cas import codec
@@ -43,7 +41,7 @@ def test_a_manifest_is_read_back_as_it_was(manifest):
 
 
 def test_the_order_in_which_a_map_was_filled_does_not_matter():
-    turned = replace(VERSION, meta=dict(reversed(VERSION.meta.items())))
+    turned = VERSION._replace(meta=dict(reversed(VERSION.meta.items())))
     assert turned.to_bytes() == VERSION.to_bytes()
 
 
@@ -61,7 +59,7 @@ def test_the_order_in_which_a_map_was_filled_does_not_matter():
 )  # fmt: skip
 def test_a_version_that_could_not_be_read_back_is_not_written(change):
     with pytest.raises(RefusedError):
-        replace(VERSION, **change).to_bytes()
+        VERSION._replace(**change).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -69,15 +67,15 @@ def test_a_version_that_could_not_be_read_back_is_not_written(change):
     [
         {"name": "a/b"}, {"name": ".."}, {"tree": b""}, {"baseline_run_id": ""},
         {"baseline_run_id": "a\n"}, {"parts": {"a/b": PART}}, {"parts": {"..": PART}},
-        {"parts": {"p": replace(PART, kind="bush")}}, {"parts": {"p": replace(PART, digest=b"x")}},
-        {"parts": {"p": replace(PART, files=-1)}}, {"parts": {"p": replace(PART, label="..")}},
-        {"parts": {"p": replace(PART, label="a/b")}}, {"parts": {"p": replace(PART, label=2)}},
+        {"parts": {"p": PART._replace(kind="bush")}}, {"parts": {"p": PART._replace(digest=b"x")}},
+        {"parts": {"p": PART._replace(files=-1)}}, {"parts": {"p": PART._replace(label="..")}},
+        {"parts": {"p": PART._replace(label="a/b")}}, {"parts": {"p": PART._replace(label=2)}},
         {"parts": {f"p{n}": PART for n in range(257)}}, {"parent": 1}, {"meta": {"k": None}},
     ],
 )  # fmt: skip
 def test_a_seed_that_could_not_be_read_back_is_not_written(change):
     with pytest.raises(RefusedError):
-        replace(SEED, **change).to_bytes()
+        SEED._replace(**change).to_bytes()
 
 
 def fields(manifest):
