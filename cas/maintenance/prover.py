@@ -32,13 +32,12 @@ class Prover:
         """Prove a unit.
 
         Args:
-            message: Its kind and digests, whether to look at structure and sizes only, and
-                whether to hash a large file on all cores.
+            message: Its kind and digests, and whether to look at structure and sizes only.
 
         Returns:
             Objects that are right, bytes read, and the findings.
         """
-        kind, digests, quick, parallel = message
+        kind, digests, quick = message
         if kind == NAMED:
             checked = self._objects.check_objects(digests)
         elif kind == PACK:
@@ -46,7 +45,7 @@ class Prover:
         elif kind == TABLES:
             checked = self._objects.check_tables(quick=quick)
         else:
-            checked = self._objects.check_loose(digests[0], quick=quick, parallel=parallel)
+            checked = self._objects.check_loose(digests, quick=quick)
         findings = [[f.kind, f.digest, f.location, f.detail] for f in checked.findings]
         return [checked.objects, checked.read, findings]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cas.digest import DIGEST_SIZE, Digest
 from cas.maintenance.prover import LOOSE, NAMED, PACK, TABLES, Prover
 from cas.maintenance.report import Problem
+from cas.objects import LARGE
 from cas.progress import Meter
 from cas.workers import worker_count
 from cas.workspace.crew import Crew
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _SMALL_FILE: Final = 16 << 10
 """Bytes whose proof takes about as long as starting on one small file."""
-_LARGE: Final = 16 << 20
-"""Bytes of a loose object that this process hashes on all cores, rather than a worker on one."""
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 8 << 20
 
@@ -40,13 +39,13 @@ class Unit(NamedTuple):
 
     kind: str
     digests: tuple[bytes, ...]
-    """Of the pack, of the loose object, or of the objects wherever they lie; none of tables."""
+    """Of the pack, of loose objects, or of objects wherever they lie; none of tables."""
     size: int
 
     @property
     def mark(self) -> bytes:
         """Its place in the order of units."""
-        return self.kind.encode() + self.digests[0]
+        return self.kind.encode() + self.digests[-1]
 
 
 @dataclass(slots=True)
@@ -146,13 +145,15 @@ def prove(
     done = Proven()
     meter = Meter(progress, "verify", total_bytes=None if extent.quick else expected)
 
+    cores = worker_count(workers)
+
     def tasks() -> Iterator[tuple[Unit, list[Any], int | None]]:
         if tables:
-            yield Unit(TABLES, (), 0), [TABLES, (), extent.quick, False], 0
-        for unit in _chosen(wanted, extent, done):
-            alone = unit.kind == LOOSE and unit.size >= _LARGE
-            weight = None if alone else len(unit.digests) + unit.size // _SMALL_FILE
-            yield unit, [unit.kind, unit.digests, extent.quick, alone], weight
+            yield Unit(TABLES, (), 0), [TABLES, (), extent.quick], 0
+        for unit in _together(_chosen(wanted, extent, done), cores):
+            # Threads here hash large files as well as workers, which would have to be started.
+            weight = None if _is_large(unit) else len(unit.digests) + unit.size // _SMALL_FILE
+            yield unit, [unit.kind, unit.digests, extent.quick], weight
 
     local = objects.backend.local
     init: list[Any] = [] if local is None else [os.fsencode(local.root), objects.loose_threshold]
@@ -160,7 +161,7 @@ def prove(
         Prover(objects),
         "cas.maintenance.prover:serve",
         init,
-        size=1 if extent.quick or not init else worker_count(workers),
+        size=1 if extent.quick or not init else cores,
         expected=shared // _SMALL_FILE,
     ) as crew:
         for unit, (count, read, findings) in crew.map(tasks(), meanwhile):
@@ -185,6 +186,31 @@ def _chosen(wanted: Iterable[Unit], extent: Extent, done: Proven) -> Iterator[Un
         if share >= 1 or taken < share * seen:
             taken += unit.size
             yield unit
+
+
+def _together(units: Iterable[Unit], cores: int) -> Iterator[Unit]:
+    """Join large loose objects that follow each other, as many as there are cores."""
+    large: list[Unit] = []
+    for unit in units:
+        is_large = _is_large(unit)
+        if large and (not is_large or len(large) == cores):
+            yield _joined(large)
+            large = []
+        if is_large:
+            large.append(unit)
+        else:
+            yield unit
+    if large:
+        yield _joined(large)
+
+
+def _is_large(unit: Unit) -> bool:
+    return unit.kind == LOOSE and unit.size >= LARGE
+
+
+def _joined(units: list[Unit]) -> Unit:
+    digests = tuple(digest for unit in units for digest in unit.digests)
+    return Unit(LOOSE, digests, sum(unit.size for unit in units))
 
 
 def _vanished(unit: Unit, found: list[Any]) -> bool:

@@ -1,6 +1,6 @@
 """The object store: digest → bytes over a backend."""
 
-from cas.objects.check import Checked, Finding
+from cas.objects.check import LARGE, Checked, Finding
 from cas.objects.entries import BLOB, KINDS, SEED, TREE, VERSION
 from cas.objects.store import ObjectInfo, ObjectStore, Totals
 from cas.objects.writer import ObjectWriter
@@ -8,6 +8,7 @@ from cas.objects.writer import ObjectWriter
 __all__ = [
     "BLOB",
     "KINDS",
+    "LARGE",
     "SEED",
     "TREE",
     "VERSION",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,7 +34,7 @@ from cas.objects.table import PREFIX as TABLES
 from cas.objects.table import Table, table_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cas.backends import Reader
     from cas.objects.store import ObjectStore
@@ -46,6 +47,8 @@ UNREADABLE: Final = "unreadable"
 _WINDOW: Final = 512 << 10
 """Bytes read at once: what a core keeps in its cache between hashing the pack and its objects."""
 _PARALLEL: Final = 128 << 10
+LARGE: Final = 16 << 20
+"""Bytes of a loose object that are worth the work of all cores."""
 _ORDINAL: Final = range(32, 36)
 """Where in an entry the pack's ordinal stands."""
 
@@ -273,15 +276,35 @@ def _structure(rows: list[_Row], index_offset: int) -> tuple[str, list[int]]:
 # --- loose objects -----------------------------------------------------------------------------
 
 
-def check_loose(store: ObjectStore, digest: bytes, *, quick: bool, parallel: bool) -> Checked:
-    """Prove a loose object, and remember its stat as that of the proven object.
+def check_loose(store: ObjectStore, digests: Sequence[bytes], *, quick: bool) -> Checked:
+    """Prove loose objects, and remember their stats as those of proven objects.
+
+    Several are hashed at once, each by a thread of its own; a single large one on all cores.
 
     Args:
-        store: Where it is.
-        digest: The object's.
-        quick: Only see that it is there; then it does not count as read.
-        parallel: Whether to hash on all cores.
+        store: Where they are.
+        digests: Whose.
+        quick: Only see that they are there; then they do not count as read.
     """
+    if quick or len(digests) == 1:
+        return _together([_check_loose(store, digest, quick=quick) for digest in digests])
+    from concurrent.futures import ThreadPoolExecutor  # late: start-up time
+
+    check = partial(_check_loose, store, quick=quick, alone=False)
+    with ThreadPoolExecutor(len(digests)) as threads:
+        return _together(list(threads.map(check, digests)))
+
+
+def _together(parts: Sequence[Checked]) -> Checked:
+    return Checked(
+        sum(part.objects for part in parts),
+        sum(part.bytes for part in parts),
+        sum(part.read for part in parts),
+        tuple(finding for part in parts for finding in part.findings),
+    )
+
+
+def _check_loose(store: ObjectStore, digest: bytes, *, quick: bool, alone: bool = True) -> Checked:
     key = loose_key(digest)
     name = Digest(digest)
     try:
@@ -289,7 +312,7 @@ def check_loose(store: ObjectStore, digest: bytes, *, quick: bool, parallel: boo
             size = reader.size
             if quick:
                 return Checked(1, size, 0, ())
-            store.loose.prove(digest, reader, parallel=parallel)
+            store.loose.prove(digest, reader, parallel=alone and size >= LARGE)
             return Checked(1, size, size, ())
     except Missing:
         finding = Finding(MISSING, name, key, "the file is not there")

@@ -25,7 +25,7 @@ from cas.objects.reading import read_many
 from cas.objects.writer import ObjectWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cas.backends import Backend, Reader
@@ -365,9 +365,9 @@ class ObjectStore:
         """Prove a pack; `quick` looks at structure and sizes only."""
         return check_pack(self, digest, quick=quick)
 
-    def check_loose(self, digest: bytes, *, quick: bool = False, parallel: bool = True) -> Checked:
-        """Prove a loose object, on all cores; `quick` sees only that it is there."""
-        return check_loose(self, digest, quick=quick, parallel=parallel)
+    def check_loose(self, digests: Sequence[bytes], *, quick: bool = False) -> Checked:
+        """Prove loose objects together; `quick` sees only that they are there."""
+        return check_loose(self, digests, quick=quick)
 
     def check_objects(self, digests: Iterable[bytes]) -> Checked:
         """Read and hash objects wherever they lie."""

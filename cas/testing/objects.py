@@ -72,5 +72,5 @@ def check_sound(store: ObjectStore) -> None:
         assert store.check_pack(pack).findings == ()
         assert store.check_pack(pack, quick=True).findings == ()
     for digest, _ in store.loose_objects():
-        assert store.check_loose(digest).findings == ()
+        assert store.check_loose([digest]).findings == ()
     assert store.check_tables().findings == ()

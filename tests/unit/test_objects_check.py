@@ -121,10 +121,10 @@ def test_a_loose_object_is_proven_whole(backend):
         digest = writer.put(content)
         writer.flush()
     store = ObjectStore(backend)
-    assert store.check_loose(digest) == Checked(1, len(content), len(content), ())
+    assert store.check_loose([digest]) == Checked(1, len(content), len(content), ())
     path = backend.path(loose_key(digest))
     flip(path, 700_000)
-    (finding,) = store.check_loose(digest).findings
+    (finding,) = store.check_loose([digest]).findings
     assert (finding.kind, finding.digest, finding.location) == (
         "corrupt",
         digest,
@@ -132,9 +132,26 @@ def test_a_loose_object_is_proven_whole(backend):
     )
     flip(path, 700_000)
     cut(path, len(content) - 1)
-    assert [finding.kind for finding in store.check_loose(digest).findings] == ["corrupt"]
+    assert [finding.kind for finding in store.check_loose([digest]).findings] == ["corrupt"]
     backend.delete(loose_key(digest))
-    assert [finding.kind for finding in store.check_loose(digest).findings] == ["missing"]
+    assert [finding.kind for finding in store.check_loose([digest]).findings] == ["missing"]
+
+
+def test_of_several_loose_objects_each_is_proven(backend):
+    contents = [random.Random(n).randbytes(1 << 20) for n in range(4)]
+    with ObjectStore(backend).writer() as writer:
+        digests = [writer.put(content) for content in contents]
+        writer.flush()
+    store = ObjectStore(backend)
+    assert store.check_loose(digests) == Checked(4, 4 << 20, 4 << 20, ())
+    flip(backend.path(loose_key(digests[1])), 7)
+    backend.delete(loose_key(digests[2]))
+    checked = store.check_loose(digests)
+    assert [(f.kind, f.digest) for f in checked.findings] == [
+        ("corrupt", digests[1]),
+        ("missing", digests[2]),
+    ]
+    assert (checked.objects, checked.bytes, checked.read) == (2, 2 << 20, 2 << 20)
 
 
 def test_any_flipped_bit_of_a_table_is_found_and_does_no_harm(backend):
