@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas import fs
 from cas.digest import raw_hash
@@ -16,8 +16,10 @@ from cas.objects import BLOB
 from cas.statindex import COARSE_NS, FIELDS, settles_at
 
 if TYPE_CHECKING:
+    from cas.digest import Digest
     from cas.ingest.walk import Chunk
     from cas.objects import ObjectWriter
+    from cas.objects.large import Clone
     from cas.workspace.handles import Handles
 
 _ATTEMPTS: Final = 5
@@ -28,6 +30,16 @@ _NO_STAT: Final = [0] * FIELDS
 
 class Restless(Exception):  # noqa: N818 - a fact about the file, translated where it is tried again
     """The entry changed between two looks at it."""
+
+
+class Begun(NamedTuple):
+    """A large file whose blocks are shared already and whose content is not hashed yet."""
+
+    chunk: Chunk
+    i: int
+    fd: int
+    st: os.stat_result
+    clone: Clone
 
 
 class Files:
@@ -76,14 +88,44 @@ class Files:
                 raise failed(error, self._where, path) from error
             except Restless:
                 continue
-            found = [st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_dev, st.st_ino]
-            chunk.kinds[i] = kind
-            chunk.sizes[i] = size
-            # Of a link whose size is not what it holds, as in /proc, the index could not tell.
-            chunk.stats[FIELDS * i : FIELDS * (i + 1)] = found if size == st.st_size else _NO_STAT
-            chunk.digests[i] = digest
+            _found(chunk, i, st, kind, size, digest)
             return
         raise changing(self._where, path)
+
+    def begin(self, chunk: Chunk, i: int) -> Begun | None:
+        """Begin to take a large file by sharing its blocks; None where it has to be `take`n.
+
+        Raises:
+            EnvironmentFailure: The store cannot be written.
+        """
+        folder, name = chunk.folder, chunk.names[i]
+        fd = -1
+        clone = None
+        try:
+            st = self._steady(folder, name)
+            if stat.S_ISREG(st.st_mode) and st.st_size >= self._threshold:
+                fd = fs.open_read(name, self._handles.get(folder))
+                if fs.stat_key(os.fstat(fd)) == fs.stat_key(st):
+                    path = shown(self._where, join(folder, name))
+                    clone = self._writer.clone_large(fd, st.st_size, source=path)
+        except (OSError, Restless, SourceChangedError):
+            return None  # `take` finds the words for it, or that it has passed
+        finally:
+            if clone is None and fd >= 0:
+                os.close(fd)
+        return None if clone is None else Begun(chunk, i, fd, st, clone)
+
+    def end(self, begun: Begun, digest: Digest) -> None:
+        """Store what was begun, and put what was found into its chunk.
+
+        Raises:
+            SourceChangedError: The file changed meanwhile.
+            EnvironmentFailure: The store cannot be written.
+        """
+        self._writer.put_clone(begun.clone, digest)
+        st = begun.st
+        kind = EXEC if st.st_mode & stat.S_IXUSR else FILE
+        _found(begun.chunk, begun.i, st, kind, st.st_size, digest)
 
     def take_database(self, chunk: Chunk, i: int) -> None:
         """Take a database that others may be writing to, through SQLite.
@@ -158,6 +200,16 @@ class Files:
         if since is not None and fs.stat_key(os.fstat(fd)) != fs.stat_key(since):
             raise Restless  # before it is stored: nothing would ever name it
         return self._writer.put(content, BLOB, raw_hash(content))
+
+
+def _found(chunk: Chunk, i: int, st: os.stat_result, kind: str, size: int, digest: bytes) -> None:
+    """Put into a chunk what an entry turned out to be."""
+    found = [st.st_size, st.st_mtime_ns, st.st_ctime_ns, st.st_dev, st.st_ino]
+    chunk.kinds[i] = kind
+    chunk.sizes[i] = size
+    # Of a link whose size is not what it holds, as in /proc, the index could not tell.
+    chunk.stats[FIELDS * i : FIELDS * (i + 1)] = found if size == st.st_size else _NO_STAT
+    chunk.digests[i] = digest
 
 
 def pause_ns(ctimes: list[int], at_ns: int) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cas import fs
 from cas.ingest.assembly import Assembly, StaleIndex
+from cas.ingest.clones import Clones
 from cas.ingest.crew import Crew
 from cas.ingest.files import Files, pause_ns
 from cas.ingest.source import failed, join
@@ -84,12 +85,19 @@ class Task:
             path=self._where,
             size=processes,
         )
-        with self._handles, crew:
-            assembly = Assembly(self._writer, self._known, meter, crew.wait)
+        clones = Clones(self._files, processes)
+
+        def wait() -> None:
+            if not clones.finish():
+                crew.wait()
+
+        with self._handles, crew, clones:
+            assembly = Assembly(self._writer, self._known, meter, wait)
             for event in self._walk.events():
                 if isinstance(event, Chunk):
-                    self._take(event, crew)
+                    self._take(event, crew, clones)
                 assembly.add(event)
+            clones.finish()
             crew.read_all()
             crew.begin_flush()
             tree = assembly.finish()
@@ -115,13 +123,13 @@ class Task:
             assembly.add(Enter(b""))
             for chunk in self._walk.one(name):
                 if isinstance(chunk, Chunk):
-                    self._take(chunk, None)
+                    self._take(chunk, None, None)
                 assembly.add(chunk)
             assembly.add(Leave(b"", b""))
         meter.finish()
         return assembly.finish()
 
-    def _take(self, chunk: Chunk, crew: Crew | None) -> None:
+    def _take(self, chunk: Chunk, crew: Crew | None, clones: Clones | None) -> None:
         """See to it that the digests that a chunk lacks come in."""
         sizes, kinds, threshold = chunk.sizes, chunk.kinds, self._threshold
         missing = [i for i, digest in enumerate(chunk.digests) if digest is None]
@@ -140,6 +148,8 @@ class Task:
                 self._take_link(chunk, i)
             elif sizes[i] < threshold and crew is not None:
                 small.append(i)
+            elif clones is not None:
+                clones.take(chunk, i)
             else:
                 self._files.take(chunk, i)
         if small and crew is not None:

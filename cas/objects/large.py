@@ -78,19 +78,42 @@ class Source(NamedTuple):
             path=self.name,
         )
 
-    def hash(self) -> Digest:
+    def hash(self, *, parallel: bool = True) -> Digest:
         """Hash the file under an unchanged stat.
+
+        Args:
+            parallel: Whether to use all cores.
 
         Raises:
             SourceChangedError: It changed meanwhile.
             EnvironmentFailure: It cannot be read.
         """
         try:
-            digest = hash_fd(self.fd)
+            digest = hash_fd(self.fd, parallel=parallel)
         except OSError as error:
             raise environment_failure(error, f"reading {self.name}") from error
         self.check()
         return digest
+
+
+class Clone(NamedTuple):
+    """A staging that shares all blocks of a file, which is still to be hashed."""
+
+    source: Source
+    staging: Staging
+
+    @classmethod
+    def of(cls, source: Source, staging: Staging) -> Clone | None:
+        """Share a file's blocks with an empty staging.
+
+        Returns:
+            None where that cannot be done, or where the file itself cannot be hashed in place of
+            its clone, since its last change is so young that its stat might not show the next.
+        """
+        fd = staging.fileno()
+        if fd is None or not source.steady or not fs.clone(source.fd, fd):
+            return None
+        return cls(source, staging)
 
 
 def stage(source: Source, staging: Staging, *, clone_ok: bool) -> Digest:

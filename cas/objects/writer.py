@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, Self
 from cas import fs
 from cas.backends import Missing
 from cas.digest import Digest, hash_bytes
-from cas.errors import CorruptObjectError
+from cas.errors import CorruptObjectError, environment_failure
 from cas.objects.compression import Compressor
 from cas.objects.entries import BLOB, MAX_PACKED, in_memory
 from cas.objects.failures import missing, unnamed
-from cas.objects.large import Source, Twins, stage
+from cas.objects.large import Clone, Source, Twins, stage
 from cas.objects.loose import loose_key
 from cas.objects.merging import PACK_OBJECTS, tidy_tables
 from cas.objects.pack import PackBuilder, pack_key
@@ -194,6 +194,57 @@ class ObjectWriter:
             raise
         self._place_loose(digest, staging, size)
         return digest
+
+    def clone_large(self, src_fd: int, size: int, *, source: str) -> Clone | None:
+        """Share a large file's blocks with what `put_clone` makes an object of.
+
+        Args:
+            src_fd: The file, open for reading until then.
+            size: Its size, as the caller saw it.
+            source: Its name, for messages.
+
+        Returns:
+            What is to be hashed and put, or discarded; None where `put_large` has to do it.
+
+        Raises:
+            SourceChangedError: The file has another size.
+            EnvironmentFailure: It cannot be read, or the store not be written.
+        """
+        file = Source.of(src_fd, size, source)
+        staging = self._backend.stage()
+        clone = None
+        try:
+            clone = Clone.of(file, staging)
+        except OSError as error:
+            raise environment_failure(error, f"copying {source} into the store") from error
+        finally:
+            if clone is None:
+                staging.discard()
+        return clone
+
+    def put_clone(self, clone: Clone, digest: Digest) -> None:
+        """Store a clone as a loose object, unless it is known.
+
+        Args:
+            clone: What `clone_large` gave.
+            digest: What its `source.hash` gave.
+
+        Raises:
+            SourceChangedError: The file had grown or shrunk when it was cloned.
+            EnvironmentFailure: It cannot be written.
+        """
+        size = clone.source.size
+        try:
+            if clone.staging.tell() != size:
+                raise clone.source.changed()
+            known = self._known_large(digest, size)
+        except BaseException:
+            clone.staging.discard()
+            raise
+        if known:
+            clone.staging.discard()
+        else:
+            self._place_loose(digest, clone.staging, size)
 
     def flush(self) -> None:
         """Return when everything put and everything relied on is durable and there.

@@ -1,5 +1,6 @@
 """Ingest: what comes in, what is refused by name, and what is left out and said."""
 
+import contextlib
 import os
 import socket
 import sqlite3
@@ -419,6 +420,79 @@ def test_a_file_that_never_stands_still_is_refused_by_name(place, monkeypatch, s
     assert str(file) in str(caught.value)
 
 
+def share_blocks(monkeypatch, then=lambda name: None):
+    """Have every filesystem clone files, by copying; and do something after each."""
+
+    def clone(source, target):
+        os.sendfile(target, source, 0, os.fstat(source).st_size)
+        then(os.readlink(f"/proc/self/fd/{source}"))
+        return True
+
+    monkeypatch.setattr(fs, "clone", clone)
+
+
+def held_files(place):
+    """Files of the source, and unnamed ones in the store, that are still open."""
+    held = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            held.add(os.readlink(f"/proc/self/fd/{fd}"))
+    ours = (f"{place.source}/", f"{place.root}/#", f"{place.root}/tmp/")
+    return [path for path in held if path.startswith(ours)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_large_files_whose_blocks_are_shared_come_in_beside_small_ones(place, monkeypatch, workers):
+    share_blocks(monkeypatch)
+    contents = {f"{n}": bytes([n % 3]) * (LARGE + n % 3) for n in range(7)}
+    for n in range(3):
+        (place.source / f"sub-{n}").mkdir()
+        contents |= {f"sub-{n}/small": b"%d" % n, f"sub-{n}/large": bytes([9]) * LARGE}
+    for name, content in contents.items():
+        (place.source / name).write_bytes(content)
+    place.take(workers=workers)
+    assert held_files(place) == []
+    for name, content in contents.items():
+        assert place.content(name.encode()) == content
+    assert len(list(place.objects.loose_objects())) == 4
+    assert place.take(workers=workers) == place.take(workers=workers, cache=None)
+    assert place.new_objects == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_large_file_that_changes_after_its_blocks_were_shared_is_read_again(
+    place, monkeypatch, count
+):
+    changed = set()
+
+    def change(name):
+        if name not in changed:
+            changed.add(name)
+            with open(name, "r+b") as file:
+                file.write(b"y")
+
+    share_blocks(monkeypatch, change)
+    for n in range(count):
+        (place.source / f"{n}").write_bytes(bytes([n]) * LARGE)
+    place.take(workers=2)
+    for n in range(count):
+        assert place.content(b"%d" % n) == b"y" + bytes([n]) * (LARGE - 1)
+    assert held_files(place) == []
+    assert len(list(place.objects.loose_objects())) == count
+
+
+def test_an_ingest_that_fails_lets_go_of_shared_blocks(place, monkeypatch):
+    share_blocks(monkeypatch)
+    for n in range(3):
+        (place.source / f"{n}").write_bytes(bytes([n]) * LARGE)
+    (place.source / "sub").mkdir()
+    os.mkfifo(place.source / "sub" / "pipe")
+    with pytest.raises(UnsupportedError):
+        place.take(workers=8)
+    assert held_files(place) == []
+    assert list(place.objects.loose_objects()) == []
+
+
 def test_a_file_that_grows_to_a_large_one_while_it_is_read_comes_in(place, monkeypatch):
     file = place.source / "log"
     file.write_bytes(b"x")
@@ -441,10 +515,10 @@ def test_a_file_that_is_swapped_for_a_symlink_is_not_followed(place, monkeypatch
     file.write_bytes(b"secret")
     take = Task._take
 
-    def swap(self, chunk, crew):
+    def swap(self, chunk, *rest):
         file.unlink()
         file.symlink_to(tmp_path / "outside")
-        take(self, chunk, crew)
+        take(self, chunk, *rest)
 
     monkeypatch.setattr(Task, "_take", swap)
     place.take()
