@@ -1,0 +1,40 @@
+"""Learning: candidates, claims, audit, performance and reports, on a log of their own.
+
+See `docs/learning.md` for how to use it and `docs/format.md`, "The learning log's events".
+"""
+
+from cas.learning.board import Board
+from cas.learning.claims import Claims
+from cas.learning.journal import LEARNING, create_learning
+from cas.learning.model import (
+    AuditEvent,
+    Candidate,
+    Claim,
+    EvalReport,
+    Lease,
+    PerformanceSnapshot,
+    SafetyReport,
+)
+from cas.learning.performance import Performance
+from cas.learning.reports import Reports
+
+__all__ = [
+    "LEARNING",
+    "AuditEvent",
+    "Candidate",
+    "Claim",
+    "EvalReport",
+    "Learning",
+    "Lease",
+    "PerformanceSnapshot",
+    "SafetyReport",
+    "create_learning",
+]
+
+
+class Learning(Board, Claims, Performance, Reports):
+    """The learning side of a store.
+
+    What it gives is read from the log when it is asked. One that stays open pays only for what was
+    appended since.
+    """

@@ -1,0 +1,224 @@
+"""Claims: who works at a candidate, for how long, under which fencing token."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from cas.errors import RefusedError
+from cas.learning.claim_steps import LONGEST_LEASE
+from cas.learning.ids import check_id
+from cas.learning.journal import Journal, acting, of
+from cas.learning.keys import LEASE, TOKENS, Place, kind_prefix, status_prefix
+from cas.learning.model import Claim
+from cas.learning.rows import Held, find_row, iso, read_candidate, read_row
+from cas.learning.rules import check_token
+from cas.learning.status import OPEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cas.eventlog import Event, State
+
+QUARTER: Final = 900.0
+"""Seconds of a lease that nobody asked otherwise for."""
+
+
+class Claims(Journal):
+    """The claims of a store."""
+
+    def claim(
+        self,
+        candidate_id: str,
+        owner: str,
+        lease: float | timedelta = QUARTER,
+        *,
+        force: bool = False,
+    ) -> Claim:
+        """Claim a candidate: it becomes `synthesizing`, and is the owner's until the lease ends.
+
+        A lease that is over leaves the candidate with its holder until somebody claims it.
+
+        Args:
+            candidate_id: The candidate.
+            owner: Who claims it.
+            lease: How long, in seconds or as a timedelta, by the store's clock.
+            force: Also if another holds it, it has its draft, or the store's table of transitions
+                does not allow it; the audit says so.
+
+        Raises:
+            UnknownCandidateError: There is none.
+            BeingSynthesizedError: Another holds it; says who, until when.
+            AlreadyDraftedError: It has its draft.
+            BeingPublishedError: Its draft is being published.
+            TransitionRefusedError: The store's table does not allow it.
+        """
+        check_id(candidate_id, "candidate")
+        claimed = self._claim(lambda _state, _now: [candidate_id], owner, lease, force=force)
+        return claimed[0]
+
+    def claim_next(
+        self, owner: str, lease: float | timedelta = QUARTER, *, kind: str | None = None
+    ) -> Claim | None:
+        """Claim the oldest candidate that is open, or whose holder's lease is over.
+
+        Args:
+            owner: Who claims it.
+            lease: How long, in seconds or as a timedelta, by the store's clock.
+            kind: Only candidates of this kind.
+
+        Returns:
+            The claim; None where there is no such candidate.
+        """
+        return next(iter(self.claim_many(1, owner, lease, kind=kind)), None)
+
+    def claim_many(
+        self,
+        count: int,
+        owner: str,
+        lease: float | timedelta = QUARTER,
+        *,
+        kind: str | None = None,
+    ) -> list[Claim]:
+        """Claim several candidates in one record, as `claim_next`.
+
+        Args:
+            count: How many, at most; of them as many as there are.
+            owner: Who claims them.
+            lease: How long, in seconds or as a timedelta, by the store's clock.
+            kind: Only candidates of this kind.
+        """
+        if not 0 < count <= TOKENS:
+            raise RefusedError(f"claim from 1 to {TOKENS} candidates at a time, not {count}")
+        if kind is not None:
+            check_id(kind, "kind")
+
+        def choose(state: State, now: int) -> list[str]:
+            found = islice(claimable(state, now, kind), count)
+            return [read_row(state, place).candidate_id for place in found]
+
+        return self._claim(choose, owner, lease, force=False)
+
+    def _claim(
+        self,
+        choose: Callable[[State, int], Sequence[str]],
+        owner: str,
+        lease: float | timedelta,
+        *,
+        force: bool,
+    ) -> list[Claim]:
+        length = lease_ns(lease)
+        check_id(owner, "owner")
+        now = 0
+
+        def decide(state: State) -> Sequence[Event]:
+            nonlocal now
+            now = self._now()
+            return [
+                of(
+                    "claimed",
+                    id=candidate_id,
+                    owner=owner,
+                    now=now,
+                    lease=length,
+                    forced=force or None,
+                )
+                for candidate_id in choose(state, now)
+            ]
+
+        appended = self._append(decide)
+        if not appended.events:
+            return []
+        state = self._seen()
+        claims = []
+        for index, event in enumerate(appended.events):
+            place, _ = find_row(state, event["id"])
+            token = Place(appended.position, index).token
+            claims.append(Claim(read_candidate(state, place), token, iso(now + length), owner))
+        return claims
+
+    def renew(self, candidate_id: str, token: int, lease: float | timedelta = QUARTER) -> Claim:
+        """Begin the lease of a claim anew.
+
+        Args:
+            candidate_id: The candidate.
+            token: That of the claim.
+            lease: How long from now; the lease never gets shorter.
+
+        Raises:
+            UnknownCandidateError: There is none.
+            LeaseLostError: Another holds it now, or nobody.
+        """
+        check_id(candidate_id, "candidate")
+        length = lease_ns(lease)
+        held: Held | None = None
+
+        def decide(state: State) -> Sequence[Event]:
+            nonlocal held
+            _, row = find_row(state, candidate_id)
+            check_token(row, token)
+            assert row.held is not None
+            now = self._now()
+            held = row.held._replace(expires_ns=max(row.held.expires_ns, now + length))
+            return [of("renewed", id=candidate_id, token=token, now=now, lease=length)]
+
+        self._append(decide)
+        assert held is not None
+        state = self._seen()
+        candidate = read_candidate(state, find_row(state, candidate_id)[0])
+        return Claim(candidate, token, iso(held.expires_ns), held.owner)
+
+    def release(self, candidate_id: str, token: int, *, actor: str | None = None) -> None:
+        """Give a candidate back, with the status that it had before it was claimed.
+
+        Args:
+            candidate_id: The candidate.
+            token: That of the claim.
+            actor: Who gives it back; by default the holder.
+
+        Raises:
+            UnknownCandidateError: There is none.
+            LeaseLostError: Another holds it now, or nobody.
+            BeingPublishedError: Its draft is being published.
+        """
+        check_id(candidate_id, "candidate")
+
+        def decide(state: State) -> Sequence[Event]:
+            _, row = find_row(state, candidate_id)
+            by = row.held.owner if actor is None and row.held else actor
+            return [of("released", id=candidate_id, token=token, now=self._now(), actor=acting(by))]
+
+        self._append(decide)
+
+
+def claimable(state: State, now: int, kind: str | None) -> Iterator[bytes]:
+    """Give the places of the candidates to claim next, oldest first."""
+    over = []
+    for key, _ in state.scan(LEASE):
+        expires, place = key[len(LEASE) : len(LEASE) + 8], key[-12:]
+        if int.from_bytes(expires, "big") > now:
+            break
+        row = read_row(state, place)
+        if row.intent is None and kind in (None, row.kind):
+            over.append(place)
+    prefix = status_prefix(OPEN) if kind is None else kind_prefix(kind, OPEN)
+    free = (key[-12:] for key, _ in state.scan(prefix))
+    undrafted = (place for place in free if read_row(state, place).draft_id is None)
+    return heapq.merge(sorted(over), undrafted)
+
+
+def lease_ns(lease: float | timedelta) -> int:
+    """Return the length of a lease in ns.
+
+    Raises:
+        RefusedError: It is not longer than nothing, or longer than a year.
+    """
+    seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise RefusedError(f"a lease is a number of seconds, not {ascii(lease)[:80]}")
+    if not math.isfinite(seconds) or not 0 < (length := round(seconds * 1e9)) <= LONGEST_LEASE:
+        raise RefusedError(f"a lease of {seconds} s: it is longer than nothing, at most a year")
+    return length
