@@ -5,6 +5,7 @@ See `docs/learning.md` for how to use it and `docs/format.md`, "The learning log
 
 from cas.learning.board import Board
 from cas.learning.claims import Claims
+from cas.learning.intake import Intake, TakenIn
 from cas.learning.journal import LEARNING, create_learning
 from cas.learning.model import (
     AuditEvent,
@@ -28,11 +29,12 @@ __all__ = [
     "Lease",
     "PerformanceSnapshot",
     "SafetyReport",
+    "TakenIn",
     "create_learning",
 ]
 
 
-class Learning(Board, Claims, Performance, Reports):
+class Learning(Board, Claims, Performance, Reports, Intake):
     """The learning side of a store.
 
     What it gives is read from the log when it is asked. One that stays open pays only for what was

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cas.learning.audit import NOTHING, Entry, put_entry
 from cas.learning.document import MAX_DOCUMENT
 from cas.learning.fields import id_of, map_of, number_of, text_of
+from cas.learning.keys import event_key
 from cas.learning.rows import find_row
 from cas.learning.status import check_status
 
@@ -42,6 +43,8 @@ def add_audit(state: MutableState, event: dict[str, Any], place: Place) -> None:
         extra=event.get("extra", NOTHING),
     )
     put_entry(state, place, entry)
+    if entry.event_id is not None:
+        state.put(event_key(entry.event_id), place.key)
 
 
 def _status(event: dict[str, Any], field: str) -> str | None:

@@ -68,7 +68,7 @@ class Board(Journal):
         """
         checked = candidate.checked()
         key = id_key(checked.candidate_id)
-        event = _recorded(checked, acting(actor))
+        event = recorded_event(checked, acting(actor))
 
         def decide(state: State) -> Sequence[Event]:
             return [] if state.get(key) is not None else [{**event, "now": self._now()}]
@@ -100,7 +100,7 @@ class Board(Journal):
         batch: list[Event] = []
         size = 0
         for candidate in candidates:
-            event = _recorded(candidate.checked(), by)
+            event = recorded_event(candidate.checked(), by)
             batch.append(event)
             size += len(event["body"])
             if len(batch) >= BATCH or size >= BATCH_BYTES:
@@ -265,7 +265,7 @@ class Board(Journal):
             actor=acting(actor),
         )
         appended = self._append(lambda _state: [{**event, "now": self._now()}])
-        return entry_at(self._seen(), Place(appended.position, 0))
+        return entry_at(self._seen(), Place(appended.position, 0), self._context.id)
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Board(Journal):
         if candidate_id is not None:
             check_id(candidate_id, "candidate")
         found = False
-        for _, event in entries(state, candidate_id):
+        for _, event in entries(state, self._context.id, candidate_id):
             found = True
             yield event
         if candidate_id is not None and not found:
@@ -374,10 +374,10 @@ class Board(Journal):
         if table is not None:
             checked = check_transitions({name: [*after] for name, after in table.items()})
         config = encode_document({"transitions": checked}, "configuration")
-        self._append(lambda _state: [of("configured", config=config)])
+        self._append_all([of("configured", config=config)])
 
 
-def _recorded(candidate: Candidate, by: str) -> dict[str, Any]:
+def recorded_event(candidate: Candidate, by: str) -> dict[str, Any]:
     """Return the event that adds a candidate, without its time."""
     fields = candidate.to_dict()
     body = {name: value for name, value in fields.items() if name not in IN_ROW}

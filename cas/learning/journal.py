@@ -117,6 +117,10 @@ class Journal:
             self._opened = log
         return log.append(lambda state, _position: decide(state))
 
+    def _append_all(self, events: Sequence[Event]) -> Appended:
+        """Append events, whatever the log holds."""
+        return self._append(lambda _state: events)
+
     def _open(self) -> EventLog | None:
         if self._opened is None and self._is_there():
             self._opened = EventLog(self._context.backend, LEARNING, fold)

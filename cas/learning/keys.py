@@ -77,6 +77,17 @@ def trail_prefix(candidate_id: str) -> bytes:
     return b"trail\x00" + candidate_id.encode() + b"\x00"
 
 
+def event_key(event_id: str) -> bytes:
+    """Key of the place of an audit event that came with an id of its own."""
+    return b"event\x00" + event_id.encode()
+
+
+def pending_key(import_id: str, part: int | None = None) -> bytes:
+    """Key of a part of an import that is not done, or what the keys of all its parts begin with."""
+    prefix = PENDING + import_id.encode() + b"\x00"
+    return prefix if part is None else prefix + part.to_bytes(4, "big")
+
+
 def performance_key(skill_name: str, version: str) -> bytes:
     """Key of a performance snapshot."""
     return PERFORMANCE + skill_name.encode() + b"\x00" + version.encode()

@@ -27,6 +27,8 @@ def set_performance(state: MutableState, event: dict[str, Any], _place: Place) -
     """Set the snapshot of a version of a skill."""
     snapshot = PerformanceSnapshot.from_dict(map_of(event, "body", max_bytes=MAX_DOCUMENT))
     snapshot.checked()
+    if (snapshot.skill_name, snapshot.version) != (event.get("skill_name"), event.get("version")):
+        raise RefusedError("a performance event names the skill and version that it is about")
     state.put(performance_key(snapshot.skill_name, snapshot.version), event["body"])
 
 

@@ -9,13 +9,16 @@ from typing import Any, Final, NamedTuple, Self
 
 from cas.errors import RefusedError
 from cas.learning.document import checked
-from cas.learning.ids import check_file_id, check_id
+from cas.learning.ids import MAX_BYTES, check_file_id, check_id
 from cas.learning.status import OPEN, check_status
+from cas.names import check_text
 
 Fields = dict[str, Any]
 
 MAX_COUNT: Final = 1 << 62
 """The highest number of activations."""
+MAX_TIME: Final = 200
+"""Bytes of a time that came from elsewhere, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,13 @@ class Candidate:
             RefusedError: A field cannot be kept.
         """
         fields = self.to_dict()
-        for name in ("reason", "created_at", "updated_at"):
-            _check_text(fields[name], name)
-        for name in ("draft_skill_name", "draft_id", "last_error"):
-            _check_text(fields[name], name, optional=True)
+        _check_text(self.reason, "reason")
+        _check_text(self.last_error, "last_error", optional=True)
+        for name in ("created_at", "updated_at"):
+            check_text(fields[name], name, max_bytes=MAX_TIME)
         for name in ("draft_skill_name", "draft_id"):
             if fields[name] is not None:
-                check_id(fields[name], name.removesuffix("_name").replace("_", " "))
+                check_id(fields[name], name.replace("_", " "))
         check_id(self.candidate_id, "candidate")
         check_id(self.kind, "kind")
         check_status(self.status)
@@ -159,6 +162,26 @@ class AuditEvent:
         """Return all fields, known and other."""
         return _told(self)
 
+    def checked(self) -> AuditEvent:
+        """Return it as it will be read back.
+
+        Raises:
+            RefusedError: A field cannot be kept.
+        """
+        what = f"audit event {check_id(self.event_id, 'audit event')}"
+        check_id(self.candidate_id, "candidate")
+        check_id(self.event_type, "event type")
+        check_text(self.created_at, "created_at", max_bytes=MAX_TIME)
+        check_text(self.actor, "actor", max_bytes=MAX_BYTES)
+        for status in (self.from_status, self.to_status):
+            if status is not None:
+                check_status(status)
+        if self.token is not None and not (type(self.token) is int and 0 <= self.token < 1 << 63):
+            raise RefusedError(f"the token of {what} is a number from 0 on")
+        if type(self.payload) is not dict or type(self.forced) is not bool:
+            raise RefusedError(f"the payload of {what} is a map, and forced true or false")
+        return AuditEvent.from_dict(checked(self.to_dict(), what))
+
 
 @dataclass(frozen=True, slots=True)
 class PerformanceSnapshot:
@@ -209,7 +232,7 @@ class PerformanceSnapshot:
         """
         check_id(self.skill_name, "skill")
         check_id(self.version, "skill's version")
-        _check_text(self.recorded_at, "recorded_at")
+        check_text(self.recorded_at, "recorded_at", max_bytes=MAX_TIME)
         for name, count in (("activations", self.activations), ("successes", self.successes)):
             if type(count) is not int or not 0 <= count <= MAX_COUNT:
                 raise RefusedError(f"{name} is a number from 0 on, not {ascii(count)[:80]}")

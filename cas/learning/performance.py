@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cas.errors import RefusedError
 from cas.learning.document import decode_document, encode_document
@@ -37,8 +37,7 @@ class Performance(Journal):
             nonlocal stored
             now = self._now()
             stored = replace(checked, recorded_at=checked.recorded_at or iso(now))
-            what = f"the performance of {checked.skill_name} {checked.version}"
-            return [of("performance", now=now, body=encode_document(stored.to_dict(), what))]
+            return [{**performance_event(stored), "now": now}]
 
         self._append(decide)
         return stored
@@ -74,3 +73,14 @@ class Performance(Journal):
     def _snapshots(self) -> Iterator[PerformanceSnapshot]:
         for _, encoded in self._state().scan(PERFORMANCE):
             yield PerformanceSnapshot.from_dict(decode_document(encoded))
+
+
+def performance_event(snapshot: PerformanceSnapshot) -> dict[str, Any]:
+    """Return the event that sets a snapshot, without its time."""
+    what = f"the performance of {snapshot.skill_name} {snapshot.version}"
+    return of(
+        "performance",
+        skill_name=snapshot.skill_name,
+        version=snapshot.version,
+        body=encode_document(snapshot.to_dict(), what),
+    )

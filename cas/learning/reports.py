@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cas.catalogue.publish import publishing
 from cas.codec import decode_sealed
@@ -100,23 +100,8 @@ class Reports(Journal):
             yield Digest(digest), kind.decode(), label.decode()
 
     def _add_report(self, report: _R, actor: str | None) -> _R:
-        report.check_names()
-        kind = _KINDS[type(report)]
-        what = f"{kind} report {report.report_id}"
-        content = encode_document(report.content, what, max_bytes=MAX_REPORT)
-        digest = raw_hash(content)
-        event = of(
-            "report",
-            kind=kind,
-            skill_name=report.skill_name,
-            draft_id=report.draft_id,
-            id=report.report_id,
-            digest=digest,
-            size=len(content),
-            content=content if len(content) <= INLINE else None,
-            actor=acting(actor),
-        )
-        names = (kind, report.skill_name, report.draft_id)
+        event, content = report_event(report, acting(actor))
+        names = (event["kind"], report.skill_name, report.draft_id)
 
         def decide(state: State) -> Sequence[Event]:
             place = state.get(report_id_key(*names, report.report_id))
@@ -124,15 +109,15 @@ class Reports(Journal):
                 return [{**event, "now": self._now()}]
             found = state.get(report_prefix(*names) + place)
             assert found is not None, "the fold writes both together"
-            if decode_sealed(found)[4] != digest:
+            if decode_sealed(found)[4] != event["digest"]:
                 raise ConflictError(
-                    f"{what} on {report.skill_name} {report.draft_id} exists and says something "
-                    "else; add it under another id",
+                    f"{names[0]} report {report.report_id} on {names[1]} {names[2]} exists and "
+                    "says something else; add it under another id",
                     report_id=report.report_id,
                 )
             return []
 
-        if len(content) <= INLINE:
+        if "content" in event:
             self._append(decide)
         else:
             with publishing(self._context) as writer:
@@ -175,6 +160,30 @@ class Reports(Journal):
         if content is None:
             content = self._context.objects.read(digest, max_bytes=MAX_REPORT)
         return kind(names[1], names[2], report_id, decode_document(content), iso(at))
+
+
+def report_event(report: SafetyReport | EvalReport, by: str) -> tuple[dict[str, Any], bytes]:
+    """Return the event that adds a report, without its time, and the report's bytes.
+
+    Raises:
+        RefusedError: It cannot be kept.
+    """
+    report.check_names()
+    kind = _KINDS[type(report)]
+    what = f"{kind} report {report.report_id}"
+    content = encode_document(report.content, what, max_bytes=MAX_REPORT)
+    event = of(
+        "report",
+        kind=kind,
+        skill_name=report.skill_name,
+        draft_id=report.draft_id,
+        id=report.report_id,
+        digest=raw_hash(content),
+        size=len(content),
+        content=content if len(content) <= INLINE else None,
+        actor=by,
+    )
+    return event, content
 
 
 def _names(
