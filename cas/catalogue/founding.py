@@ -68,7 +68,7 @@ def found(
         identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
         backend.put_if_absent(FOUNDING, identity.to_bytes())
         backend.make_directories(["log", "packs", "workspaces"])
-        for lock in ("locks/publish", "locks/merge"):
+        for lock in ("locks/publish", "locks/merge", "locks/publication"):
             backend.put(lock, b"")  # made here, so that all of a group may open them
         begin: Event = {
             "type": "init",

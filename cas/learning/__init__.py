@@ -5,6 +5,7 @@ See `docs/learning.md` for how to use it and `docs/format.md`, "The learning log
 
 from cas.learning.board import Board
 from cas.learning.claims import Claims
+from cas.learning.drafts import Drafts
 from cas.learning.intake import Intake, TakenIn
 from cas.learning.journal import LEARNING, create_learning
 from cas.learning.model import (
@@ -17,6 +18,7 @@ from cas.learning.model import (
     SafetyReport,
 )
 from cas.learning.performance import Performance
+from cas.learning.publishing import Published, Publishing
 from cas.learning.reports import Reports
 
 __all__ = [
@@ -28,13 +30,14 @@ __all__ = [
     "Learning",
     "Lease",
     "PerformanceSnapshot",
+    "Published",
     "SafetyReport",
     "TakenIn",
     "create_learning",
 ]
 
 
-class Learning(Board, Claims, Performance, Reports, Intake):
+class Learning(Board, Claims, Drafts, Performance, Publishing, Reports, Intake):
     """The learning side of a store.
 
     What it gives is read from the log when it is asked. One that stays open pays only for what was

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cas.errors import ConflictError, RefusedError
 from cas.learning.audit import NOTHING, Entry, put_entry
 from cas.learning.document import MAX_DOCUMENT, encode_document
+from cas.learning.draft_steps import DRAFT_DIGEST, PUBLISHED_AS
 from cas.learning.fields import id_of, map_of, number_of, text_of
 from cas.learning.ids import check_id
 from cas.learning.keys import CONFIG, body_key, id_key
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from cas.eventlog import MutableState
     from cas.learning.keys import Place
 
-NOT_SET = frozenset({"candidate_id", "status", "created_at", "updated_at"})
+NOT_SET = frozenset(
+    {"candidate_id", "status", "created_at", "updated_at", DRAFT_DIGEST, PUBLISHED_AS}
+)
 """Fields that are never set as such: the store sets them."""
 
 

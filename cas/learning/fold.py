@@ -13,6 +13,7 @@ from cas.errors import NewerFormatError, RefusedError
 from cas.learning.audit_steps import add_audit
 from cas.learning.candidate_steps import change, configure, record
 from cas.learning.claim_steps import claim, release, renew
+from cas.learning.draft_steps import attach, conclude, intend
 from cas.learning.import_steps import drop_parts, keep_part, take_in
 from cas.learning.keys import INIT, Place
 from cas.learning.knowledge_steps import add_report, set_performance
@@ -60,6 +61,10 @@ STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any], Place], None]]] =
     "audited": add_audit,
     "performance": set_performance,
     "report": add_report,
+    "drafted": attach,
+    "publishing": intend,
+    "published": conclude,
+    "publication-refused": conclude,
     "import-part": keep_part,
     "import-dropped": drop_parts,
     "imported": take_in,

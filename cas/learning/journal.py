@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cas.catalogue.context import now, user
-from cas.errors import ConflictError, NotFoundError
+from cas.errors import BeingPublishedError, ConflictError, NotFoundError
 from cas.eventlog import EventLog
 from cas.learning.fold import fold
 from cas.learning.ids import check_id
+from cas.learning.keys import PUBLISHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,18 @@ class Journal:
         if log is None:
             return _Nothing()
         log.refresh()
+        if next(log.state.scan(PUBLISHING), None) is not None:
+            try:
+                self._settle(log)
+            except OSError:
+                pass  # a medium that is read-only or full: what is there can be read all the same
         return log.state
+
+    def _settle(self, log: EventLog) -> bool:
+        """Bring to their end what publishers who are gone began; say whether there was any."""
+        from cas.learning.settling import settle  # late: there is hardly ever anything
+
+        return settle(self._context, log)
 
     def _seen(self) -> State:
         """Return what the log held when it was last read or appended to."""
@@ -115,6 +127,11 @@ class Journal:
             except ConflictError:
                 log = EventLog(self._context.backend, LEARNING, fold)
             self._opened = log
+        try:
+            return log.append(lambda state, _position: decide(state))
+        except BeingPublishedError:
+            if not self._settle(log):
+                raise
         return log.append(lambda state, _position: decide(state))
 
     def _append_all(self, events: Sequence[Event]) -> Appended:

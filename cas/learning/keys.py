@@ -13,6 +13,7 @@ ROW: Final = b"row\x00"
 AUDIT: Final = b"audit\x00"
 HELD: Final = b"held\x00"
 PENDING: Final = b"pending\x00"
+PUBLISHING: Final = b"publishing\x00"
 PERFORMANCE: Final = b"performance\x00"
 
 
@@ -51,6 +52,16 @@ def row_key(place: bytes) -> bytes:
 def body_key(place: bytes) -> bytes:
     """Key of a candidate's document."""
     return b"body\x00" + place
+
+
+def draft_key(place: bytes) -> bytes:
+    """Key of a candidate's draft."""
+    return b"draft\x00" + place
+
+
+def publishing_key(place: bytes) -> bytes:
+    """Key that says that a candidate's draft is being published."""
+    return PUBLISHING + place
 
 
 def status_prefix(status: str) -> bytes:
