@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -13,10 +14,10 @@ from cas.learning.claim_steps import LONGEST_LEASE
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
 from cas.learning.keys import LEASE, TOKENS, Place, kind_prefix, status_prefix
-from cas.learning.model import Claim
-from cas.learning.rows import Held, find_row, iso, read_candidate, read_row
+from cas.learning.model import Candidate, Claim
+from cas.learning.rows import find_row, iso, read_candidate, read_row
 from cas.learning.rules import check_token
-from cas.learning.status import OPEN
+from cas.learning.status import OPEN, SYNTHESIZING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,8 +58,11 @@ class Claims(Journal):
             TransitionRefusedError: The store's table does not allow it.
         """
         check_id(candidate_id, "candidate")
-        claimed = self._claim(lambda _state, _now: [candidate_id], owner, lease, force=force)
-        return claimed[0]
+
+        def choose(state: State, _now: int) -> list[bytes]:
+            return [find_row(state, candidate_id)[0]]
+
+        return self._claim(choose, owner, lease, force=force)[0]
 
     def claim_next(
         self, owner: str, lease: float | timedelta = QUARTER, *, kind: str | None = None
@@ -96,15 +100,14 @@ class Claims(Journal):
         if kind is not None:
             check_id(kind, "kind")
 
-        def choose(state: State, now: int) -> list[str]:
-            found = islice(claimable(state, now, kind), count)
-            return [read_row(state, place).candidate_id for place in found]
+        def choose(state: State, now: int) -> list[bytes]:
+            return list(islice(claimable(state, now, kind), count))
 
         return self._claim(choose, owner, lease, force=False)
 
     def _claim(
         self,
-        choose: Callable[[State, int], Sequence[str]],
+        choose: Callable[[State, int], Sequence[bytes]],
         owner: str,
         lease: float | timedelta,
         *,
@@ -113,32 +116,26 @@ class Claims(Journal):
         length = lease_ns(lease)
         check_id(owner, "owner")
         now = 0
+        chosen: list[Candidate] = []
 
         def decide(state: State) -> Sequence[Event]:
-            nonlocal now
+            # What is returned is read before the record is written: a claim that is made is told.
+            nonlocal now, chosen
             now = self._now()
-            return [
-                of(
-                    "claimed",
-                    id=candidate_id,
-                    owner=owner,
-                    now=now,
-                    lease=length,
-                    forced=force or None,
-                )
-                for candidate_id in choose(state, now)
-            ]
+            chosen = [read_candidate(state, place) for place in choose(state, now)]
+            event = of("claimed", owner=owner, now=now, lease=length, forced=force or None)
+            return [{**event, "id": candidate.candidate_id} for candidate in chosen]
 
-        appended = self._append(decide)
-        if not appended.events:
-            return []
-        state = self._seen()
-        claims = []
-        for index, event in enumerate(appended.events):
-            place, _ = find_row(state, event["id"])
-            token = Place(appended.position, index).token
-            claims.append(Claim(read_candidate(state, place), token, iso(now + length), owner))
-        return claims
+        position = self._append(decide).position
+        return [
+            Claim(
+                replace(candidate, status=SYNTHESIZING, updated_at=iso(now)),
+                Place(position, ordinal).token,
+                iso(now + length),
+                owner,
+            )
+            for ordinal, candidate in enumerate(chosen)
+        ]
 
     def renew(self, candidate_id: str, token: int, lease: float | timedelta = QUARTER) -> Claim:
         """Begin the lease of a claim anew.
@@ -154,22 +151,20 @@ class Claims(Journal):
         """
         check_id(candidate_id, "candidate")
         length = lease_ns(lease)
-        held: Held | None = None
+        renewed: list[Claim] = []
 
         def decide(state: State) -> Sequence[Event]:
-            nonlocal held
-            _, row = find_row(state, candidate_id)
+            place, row = find_row(state, candidate_id)
             check_token(row, token)
             assert row.held is not None
             now = self._now()
-            held = row.held._replace(expires_ns=max(row.held.expires_ns, now + length))
+            expires = max(row.held.expires_ns, now + length)
+            claim = Claim(read_candidate(state, place), token, iso(expires), row.held.owner)
+            renewed[:] = [claim]
             return [of("renewed", id=candidate_id, token=token, now=now, lease=length)]
 
         self._append(decide)
-        assert held is not None
-        state = self._seen()
-        candidate = read_candidate(state, find_row(state, candidate_id)[0])
-        return Claim(candidate, token, iso(held.expires_ns), held.owner)
+        return renewed[0]
 
     def release(self, candidate_id: str, token: int, *, actor: str | None = None) -> None:
         """Give a candidate back, with the status that it had before it was claimed.
