@@ -29,7 +29,6 @@ from cas.eventlog import compaction, log, segment
 from cas.eventlog.record import read_record
 from cas.learning import Candidate, Learning, PerformanceSnapshot, SafetyReport
 from cas.learning.document import decode_document
-from cas.learning.model import AuditEvent
 from cas.refs import create_catalogue, open_catalogue
 from cas.testing.stepping import Actor, Order, PowerCutBackend, SteppingBackend
 
@@ -493,7 +492,7 @@ class LearningMachine(RuleBasedStateMachine):
         assert self.stores[0].verify() == []
 
 
-def _shape(event: AuditEvent):
+def _shape(event):
     return (
         event.candidate_id,
         event.event_type,
