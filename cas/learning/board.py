@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
+from cas.errors import EnvironmentFailure
 from cas.learning.audit import entries, entry_at
 from cas.learning.document import decode_document, encode_document
 from cas.learning.ids import check_id
@@ -288,8 +290,11 @@ class Board(Journal):
         _, row = find_row(self._state(), candidate_id)
         if row.held is None:
             return None
-        live = row.held.expires_ns > self._now()
-        return Lease(row.held.owner, iso(row.held.expires_ns), live)
+        try:
+            now = self._now()
+        except EnvironmentFailure:  # where nothing can be written only this machine's clock is left
+            now = time.time_ns()
+        return Lease(row.held.owner, iso(row.held.expires_ns), row.held.expires_ns > now)
 
     def merge_candidates(self) -> list[Candidate]:
         """Return the open candidates of the kind `merge_skills`, oldest first."""

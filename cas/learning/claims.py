@@ -7,15 +7,16 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from cas.errors import RefusedError
 from cas.learning.claim_steps import LONGEST_LEASE
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import LEASE, TOKENS, Place, kind_prefix, status_prefix
+from cas.learning.keys import LEASE, TOKENS, Place, body_key, kind_prefix, status_prefix
 from cas.learning.model import Candidate, Claim
-from cas.learning.rows import find_row, iso, read_candidate, read_row
+from cas.learning.rows import Row, candidate_of, find_row, iso, read_row
 from cas.learning.rules import check_token
 from cas.learning.status import OPEN, SYNTHESIZING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from cas.eventlog import Event, State
+
+_PLACE: Final = itemgetter(0)
 
 QUARTER: Final = 900.0
 """Seconds of a lease that nobody asked otherwise for."""
@@ -59,8 +62,8 @@ class Claims(Journal):
         """
         check_id(candidate_id, "candidate")
 
-        def choose(state: State, _now: int) -> list[bytes]:
-            return [find_row(state, candidate_id)[0]]
+        def choose(state: State, _now: int) -> list[tuple[bytes, Row]]:
+            return [find_row(state, candidate_id)]
 
         return self._claim(choose, owner, lease, force=force)[0]
 
@@ -100,14 +103,14 @@ class Claims(Journal):
         if kind is not None:
             check_id(kind, "kind")
 
-        def choose(state: State, now: int) -> list[bytes]:
+        def choose(state: State, now: int) -> list[tuple[bytes, Row]]:
             return list(islice(claimable(state, now, kind), count))
 
         return self._claim(choose, owner, lease, force=False)
 
     def _claim(
         self,
-        choose: Callable[[State, int], Sequence[bytes]],
+        choose: Callable[[State, int], Sequence[tuple[bytes, Row]]],
         owner: str,
         lease: float | timedelta,
         *,
@@ -122,7 +125,9 @@ class Claims(Journal):
             # What is returned is read before the record is written: a claim that is made is told.
             nonlocal now, chosen
             now = self._now()
-            chosen = [read_candidate(state, place) for place in choose(state, now)]
+            chosen = [
+                candidate_of(row, state.get(body_key(place))) for place, row in choose(state, now)
+            ]
             event = of("claimed", owner=owner, now=now, lease=length, forced=force or None)
             return [{**event, "id": candidate.candidate_id} for candidate in chosen]
 
@@ -159,7 +164,9 @@ class Claims(Journal):
             assert row.held is not None
             now = self._now()
             expires = max(row.held.expires_ns, now + length)
-            claim = Claim(read_candidate(state, place), token, iso(expires), row.held.owner)
+            claim = Claim(
+                candidate_of(row, state.get(body_key(place))), token, iso(expires), row.held.owner
+            )
             renewed[:] = [claim]
             return [of("renewed", id=candidate_id, token=token, now=now, lease=length)]
 
@@ -189,8 +196,8 @@ class Claims(Journal):
         self._append(decide)
 
 
-def claimable(state: State, now: int, kind: str | None) -> Iterator[bytes]:
-    """Give the places of the candidates to claim next, oldest first."""
+def claimable(state: State, now: int, kind: str | None) -> Iterator[tuple[bytes, Row]]:
+    """Give the candidates to claim next, each with its place, oldest first."""
     over = []
     for key, _ in state.scan(LEASE):
         expires, place = key[len(LEASE) : len(LEASE) + 8], key[-12:]
@@ -198,11 +205,11 @@ def claimable(state: State, now: int, kind: str | None) -> Iterator[bytes]:
             break
         row = read_row(state, place)
         if row.intent is None and kind in (None, row.kind):
-            over.append(place)
+            over.append((place, row))
     prefix = status_prefix(OPEN) if kind is None else kind_prefix(kind, OPEN)
-    free = (key[-12:] for key, _ in state.scan(prefix))
-    undrafted = (place for place in free if read_row(state, place).draft_id is None)
-    return heapq.merge(sorted(over), undrafted)
+    free = ((key[-12:], read_row(state, key[-12:])) for key, _ in state.scan(prefix))
+    undrafted = (found for found in free if found[1].draft_id is None)
+    return heapq.merge(sorted(over, key=_PLACE), undrafted, key=_PLACE)
 
 
 def lease_ns(lease: float | timedelta) -> int:
