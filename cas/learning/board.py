@@ -69,6 +69,7 @@ class Board(Journal):
             RefusedError: A field cannot be kept.
         """
         checked = candidate.checked()
+        self._check_base(checked.candidate_id, checked.extra.get("base"))
         key = id_key(checked.candidate_id)
         event = recorded_event(checked, acting(actor))
 
@@ -102,7 +103,9 @@ class Board(Journal):
         batch: list[Event] = []
         size = 0
         for candidate in candidates:
-            event = recorded_event(candidate.checked(), by)
+            checked = candidate.checked()
+            self._check_base(checked.candidate_id, checked.extra.get("base"))
+            event = recorded_event(checked, by)
             batch.append(event)
             size += len(event["body"])
             if len(batch) >= BATCH or size >= BATCH_BYTES:
@@ -141,16 +144,13 @@ class Board(Journal):
             LeaseLostError: Another holds it now.
             RefusedError: A field cannot be kept, or is not to be changed.
         """
-        to = fields.pop("status", None)
-        return self._change(
+        return self.change(
             candidate_id,
+            fields.pop("status", None),
             fields,
-            to=to,
             event_type="candidate_updated",
-            payload=None,
             token=token,
             actor=actor,
-            force=False,
         )
 
     def transition(
@@ -186,31 +186,36 @@ class Board(Journal):
             BeingPublishedError: Its draft is being published.
             RefusedError: A field cannot be kept, or is not to be changed.
         """
-        check_status(status)
-        return self._change(
+        return self.change(
             candidate_id,
+            check_status(status),
             fields,
-            to=status,
-            event_type=f"candidate_{status}" if event_type is None else event_type,
+            event_type=event_type,
             payload=payload,
             token=token,
             actor=actor,
             force=force,
         )
 
-    def _change(
+    def change(
         self,
         candidate_id: str,
+        status: str | None,
         fields: Mapping[str, Any],
         *,
-        to: str | None,
-        event_type: str,
-        payload: Mapping[str, Any] | None,
-        token: int | None,
-        actor: str | None,
-        force: bool,
+        event_type: str | None = None,
+        payload: Mapping[str, Any] | None = None,
+        token: int | None = None,
+        actor: str | None = None,
+        force: bool = False,
     ) -> Candidate:
+        """Do what `transition` does, or with no status `update`, to fields of any name.
+
+        Those two take fields as arguments, so that one cannot be called `token` there.
+        """
         check_id(candidate_id, "candidate")
+        if event_type is None:
+            event_type = "candidate_updated" if status is None else f"candidate_{status}"
         what = f"candidate {candidate_id}"
         changes = encode_document(dict(fields), what) if fields else None
         told = encode_document({} if payload is None else dict(payload), f"payload of {what}")
@@ -225,7 +230,7 @@ class Board(Journal):
                     "changed",
                     id=candidate_id,
                     now=self._now(),
-                    to=to,
+                    to=status,
                     set=changes,
                     event_type=event_type,
                     payload=told,
@@ -375,9 +380,7 @@ class Board(Journal):
         Raises:
             RefusedError: It is no such table.
         """
-        checked = None
-        if table is not None:
-            checked = check_transitions({name: [*after] for name, after in table.items()})
+        checked = None if table is None else check_transitions(table)
         config = encode_document({"transitions": checked}, "configuration")
         self._append_all([of("configured", config=config)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from cas.errors import NameRefusedError, RefusedError
@@ -68,7 +68,7 @@ def check_transitions(table: Any) -> Transitions:
         raise RefusedError("a table of transitions maps statuses to lists of those that may follow")
     checked: Transitions = {}
     for status, following in table.items():
-        if isinstance(following, str) or not isinstance(following, list | tuple | set | frozenset):
+        if isinstance(following, str) or not isinstance(following, Iterable):
             raise RefusedError(f"what may follow {ascii(status)[:80]} is a list of statuses")
         checked[check_status(status)] = sorted({check_status(name) for name in following})
     return checked
