@@ -53,7 +53,8 @@ class Board(Journal):
 
         Raises:
             ConflictError: There is one of this id.
-            RefusedError: A field cannot be kept.
+            NotFoundError: Its `base`, if it has one, is not there.
+            RefusedError: A field cannot be kept, or `base` is not written `RESOURCE@vN:PATH`.
         """
         return self.record_all([candidate], actor=actor)[0]
 
@@ -66,7 +67,8 @@ class Board(Journal):
             The candidate as it is now, and whether this call added it.
 
         Raises:
-            RefusedError: A field cannot be kept.
+            NotFoundError: As for `record`.
+            RefusedError: Likewise.
         """
         checked = candidate.checked()
         self._check_base(checked.candidate_id, checked.extra.get("base"))
@@ -96,6 +98,7 @@ class Board(Journal):
 
         Raises:
             ConflictError: There is one of an id; none of its record was added.
+            NotFoundError: The `base` of one is not there; likewise.
             RefusedError: A field cannot be kept; likewise.
         """
         by = acting(actor)
@@ -217,6 +220,7 @@ class Board(Journal):
         if event_type is None:
             event_type = "candidate_updated" if status is None else f"candidate_{status}"
         what = f"candidate {candidate_id}"
+        self._check_base(candidate_id, fields.get("base"))
         changes = encode_document(dict(fields), what) if fields else None
         told = encode_document({} if payload is None else dict(payload), f"payload of {what}")
 
@@ -242,6 +246,13 @@ class Board(Journal):
 
         self._append(decide)
         return self._candidate(self._seen(), candidate_id)
+
+    def _check_base(self, candidate_id: str, base: object) -> None:
+        """See that the skill that a candidate says it is about, if it does, is there."""
+        if base is not None:
+            from cas.learning.drafts import find_base  # late: it reads objects
+
+            find_base(self._context, candidate_id, base)
 
     def append_audit(
         self,

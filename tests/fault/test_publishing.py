@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import random
 import shutil
@@ -147,11 +149,8 @@ def test_a_full_disk_at_any_step_of_a_publication_is_said_and_can_be_tried_again
         root = tmp_path / f"try{number}"
         shutil.copytree(tmp_path / "store", root)
         with cas.Store.open(root) as store:
-            with injection:
-                try:
-                    store.learning.publish(name)
-                except cas.EnvironmentFailure as error:
-                    assert error.exit_code == 8
+            with injection, contextlib.suppress(cas.EnvironmentFailure):
+                store.learning.publish(name)
             versions = check_settled(store, [name])
             published = store.learning.publish(name)
             assert published.version.number == 2
@@ -224,7 +223,7 @@ def test_processes_that_publish_different_candidates_at_once_build_on_each_other
     with cas.Store.open(tmp_path / "store") as store:
         check_settled(store, names)
         versions = store.versions.list("skills")
-        for before, after in zip(versions, versions[1:], strict=False):
+        for before, after in itertools.pairwise(versions):
             assert after.parents == (before.digest,)
             assert after.parent == before.spec
         for name in names:
