@@ -5,7 +5,7 @@ See `docs/learning.md` for how to use it and `docs/format.md`, "The learning log
 
 from cas.learning.board import Board
 from cas.learning.claims import Claims
-from cas.learning.drafts import Drafts
+from cas.learning.drafts import Drafted, Drafts
 from cas.learning.intake import Intake, TakenIn
 from cas.learning.journal import LEARNING, create_learning
 from cas.learning.model import (
@@ -26,6 +26,7 @@ __all__ = [
     "AuditEvent",
     "Candidate",
     "Claim",
+    "Drafted",
     "EvalReport",
     "Learning",
     "Lease",

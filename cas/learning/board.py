@@ -13,7 +13,6 @@ from cas.learning.journal import Journal, acting, of
 from cas.learning.keys import CONFIG, ROW, Place, body_key, id_key, kind_prefix, status_prefix
 from cas.learning.model import AuditEvent, Candidate, Lease
 from cas.learning.rows import (
-    IN_ROW,
     Row,
     candidate_of,
     find_row,
@@ -398,8 +397,8 @@ class Board(Journal):
 
 def recorded_event(candidate: Candidate, by: str) -> dict[str, Any]:
     """Return the event that adds a candidate, without its time."""
-    fields = candidate.to_dict()
-    body = {name: value for name, value in fields.items() if name not in IN_ROW}
+    rest = {"reason": candidate.reason, "last_error": candidate.last_error}
+    body = candidate.extra | rest
     return of(
         "recorded",
         id=candidate.candidate_id,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from cas.errors import ConflictError, RefusedError
 from cas.learning.audit import NOTHING, Entry, put_entry
-from cas.learning.document import MAX_DOCUMENT, encode_document
+from cas.learning.document import MAX_DOCUMENT, decode_document, encode_document
 from cas.learning.draft_steps import DRAFT_DIGEST, PUBLISHED_AS
 from cas.learning.fields import id_of, map_of, number_of, text_of
 from cas.learning.ids import check_id
 from cas.learning.keys import CONFIG, body_key, id_key
-from cas.learning.model import Candidate
-from cas.learning.rows import IN_ROW, Row, find_row, iso, put_row, read_candidate
+from cas.learning.model import CANDIDATE, check_field
+from cas.learning.rows import IN_ROW, Row, find_row, iso, put_row
 from cas.learning.rules import check_leaving, check_token, check_transition
 from cas.learning.status import check_status, check_transitions
 
@@ -111,16 +111,19 @@ def _set(state: MutableState, at: bytes, row: Row, fields: dict[str, Any]) -> Ro
     """Change fields in the document of a candidate, and return its row with those of the row."""
     if kept := sorted(fields.keys() & NOT_SET):
         raise RefusedError(f"{', '.join(kept)} of candidate {row.candidate_id} cannot be set")
-    before = read_candidate(state, at)
-    changed = Candidate.from_dict(before.to_dict() | fields).checked()
-    body = {name: value for name, value in changed.to_dict().items() if name not in IN_ROW}
-    what = f"candidate {row.candidate_id}"
-    state.put(body_key(at), encode_document(body, what))
-    return row._replace(
-        kind=changed.kind,
-        draft_skill_name=changed.draft_skill_name,
-        draft_id=changed.draft_id,
-    )
+    encoded = state.get(body_key(at))
+    assert encoded is not None, "the fold writes row and document together"
+    body = decode_document(encoded)
+    for name, value in fields.items():
+        kept = check_field(name, value) if name in CANDIDATE else value
+        if name in IN_ROW:
+            row = row._replace(**{name: kept})
+        else:
+            body[name] = kept
+    if fields.keys() - IN_ROW:
+        what = f"candidate {row.candidate_id}"
+        state.put(body_key(at), encode_document(body, what))
+    return row
 
 
 def _optional_id(event: dict[str, Any], field: str) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cas.catalogue.context import doing
+from cas.digest import Digest
 from cas.errors import ConflictError, NotFoundError, RefusedError
 from cas.learning.draft_steps import Draft, check_unpublished, find_draft
 from cas.learning.ids import check_file_id, check_id
@@ -29,6 +31,27 @@ DRAFT_ID_DIGITS = 16
 """Digits of a draft's digest that are its id."""
 
 # Imports inside the methods below are late for start-up time: they need what stores content.
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """The draft of a candidate.
+
+    Attributes:
+        kind: `tree` or `blob`.
+        digest: Its digest, which is a spec of it.
+        files: Recursive count of what is not a directory.
+        bytes: Recursive sum of sizes.
+        base: The spec of what it is made from.
+        published_as: The spec of the version that it was published as; None if it was not.
+    """
+
+    kind: str
+    digest: Digest
+    files: int
+    bytes: int
+    base: str
+    published_as: str | None
 
 
 class Drafts(Journal):
@@ -126,6 +149,23 @@ class Drafts(Journal):
         state = self._seen()
         return read_candidate(state, find_row(state, candidate_id)[0])
 
+    def drafted(self, candidate_id: str) -> Drafted:
+        """Return the draft that a candidate has.
+
+        Raises:
+            UnknownCandidateError: There is no such candidate.
+            NotFoundError: It has no draft.
+        """
+        draft = self._draft(candidate_id)
+        return Drafted(
+            kind="tree" if draft.type == "d" else "blob",
+            digest=Digest(draft.digest),
+            files=draft.files,
+            bytes=draft.size,
+            base=draft.base,
+            published_as=None if draft.published is None else "{}@v{}".format(*draft.published),
+        )
+
     def diff(self, candidate_id: str) -> Diff:
         """Compare the draft of a candidate with what it is made from.
 
@@ -137,7 +177,6 @@ class Drafts(Journal):
         """
         from cas.catalogue.diff import Change, Diff, State, diff_trees
         from cas.catalogue.resolve import TYPE_WORDS
-        from cas.digest import Digest
 
         draft = self._draft(candidate_id)
         if draft.type == "d":

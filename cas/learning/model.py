@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
 from cas.errors import RefusedError
@@ -68,18 +68,35 @@ class Candidate:
         Raises:
             RefusedError: A field cannot be kept.
         """
-        fields = self.to_dict()
-        _check_text(self.reason, "reason")
-        _check_text(self.last_error, "last_error", optional=True)
-        for name in ("created_at", "updated_at"):
-            check_text(fields[name], name, max_bytes=MAX_TIME)
-        for name in ("draft_skill_name", "draft_id"):
-            if fields[name] is not None:
-                check_id(fields[name], name.replace("_", " "))
-        check_id(self.candidate_id, "candidate")
-        check_id(self.kind, "kind")
-        check_status(self.status)
-        return Candidate.from_dict(checked(fields, f"candidate {self.candidate_id}"))
+        known = {
+            name: check_field(name, getattr(self, name))
+            for name in self.__dataclass_fields__
+            if name != "extra"
+        }
+        return Candidate(**known, extra=_checked_extra(self, f"candidate {self.candidate_id}"))
+
+
+def check_field(name: str, value: Any) -> Any:
+    """Return a known field of a candidate as it is kept.
+
+    Raises:
+        RefusedError: It cannot be.
+    """
+    if name == "status":
+        return check_status(value)
+    if name in ("created_at", "updated_at"):
+        return check_text(value, name, max_bytes=MAX_TIME)
+    if name == "reason":
+        return _text("" if value is None else value, name)
+    if name == "last_error":
+        return None if value is None else _text(value, name)
+    if value is None and name in ("draft_skill_name", "draft_id"):
+        return None
+    return check_id(value, name.removesuffix("_id").replace("_", " "))
+
+
+CANDIDATE: Final = frozenset(Candidate.__dataclass_fields__) - {"extra"}
+"""The known fields of a candidate."""
 
 
 class Lease(NamedTuple):
@@ -180,7 +197,11 @@ class AuditEvent:
             raise RefusedError(f"the token of {what} is a number from 0 on")
         if type(self.payload) is not dict or type(self.forced) is not bool:
             raise RefusedError(f"the payload of {what} is a map, and forced true or false")
-        return AuditEvent.from_dict(checked(self.to_dict(), what))
+        return replace(
+            self,
+            payload=checked(self.payload, f"payload of {what}"),
+            extra=_checked_extra(self, what),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +263,7 @@ class PerformanceSnapshot:
                 f"{self.skill_name}: there cannot be more"
             )
         what = f"the performance of {self.skill_name} {self.version}"
-        return PerformanceSnapshot.from_dict(checked(self.to_dict(), what))
+        return replace(self, extra=_checked_extra(self, what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +350,17 @@ def _told(value: Any) -> Fields:
     return told
 
 
-def _check_text(value: Any, what: str, *, optional: bool = False) -> None:
-    if not isinstance(value, str) and not (optional and value is None):
+def _checked_extra(value: Any, what: str) -> Fields:
+    """Return the fields beside the known ones as they are kept."""
+    if type(value.extra) is not dict:
+        raise RefusedError(f"extra of {what} is a map of fields")
+    if taken := sorted(value.extra.keys() & value.__dataclass_fields__.keys() - {"extra"}):
+        raise RefusedError(f"extra of {what} holds {', '.join(taken)}, which it has of its own")
+    extra: Fields = checked(value.extra, what)
+    return extra
+
+
+def _text(value: Any, what: str) -> Any:
+    if not isinstance(value, str):
         raise RefusedError(f"{what} is text, not {type(value).__name__}", field=what)
+    return checked(value, what)

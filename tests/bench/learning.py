@@ -33,7 +33,7 @@ BATCH = 200
 WARM = 200
 
 COLD = """
-import json, resource, sys, time
+import json, re, sys, time
 began = time.perf_counter()
 import cas
 learning = cas.Store.open(sys.argv[1]).learning
@@ -46,7 +46,8 @@ elif sys.argv[2] == "next":
 else:
     learning.list("rejected")
 seconds = time.perf_counter() - began
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+peak = re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1]
+print(json.dumps([seconds, int(peak) / 1024]))
 """
 
 RACER = """
