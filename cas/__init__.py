@@ -55,10 +55,12 @@ if TYPE_CHECKING:
     from cas.learning import AuditEvent as AuditEvent
     from cas.learning import Candidate as Candidate
     from cas.learning import Claim as Claim
+    from cas.learning import Drafted as Drafted
     from cas.learning import EvalReport as EvalReport
     from cas.learning import Learning as Learning
     from cas.learning import Lease as Lease
     from cas.learning import PerformanceSnapshot as PerformanceSnapshot
+    from cas.learning import Published as Published
     from cas.learning import SafetyReport as SafetyReport
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
@@ -91,8 +93,8 @@ _HOME = {
         "NewerFormatError NotFoundError OutcomeUnknownError RefusedError SourceChangedError "
         "TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
-        "cas.learning": "AuditEvent Candidate Claim EvalReport Learning Lease "
-        "PerformanceSnapshot SafetyReport",
+        "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
+        "PerformanceSnapshot Published SafetyReport",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",
