@@ -10,7 +10,16 @@ from cas.learning.audit import entries, entry_at
 from cas.learning.document import decode_document, encode_document
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import CONFIG, ROW, Place, body_key, id_key, kind_prefix, status_prefix
+from cas.learning.keys import (
+    CONFIG,
+    COUNT,
+    ROW,
+    Place,
+    body_key,
+    id_key,
+    kind_prefix,
+    status_prefix,
+)
 from cas.learning.model import AuditEvent, Candidate, Lease
 from cas.learning.rows import (
     Row,
@@ -310,6 +319,14 @@ class Board(Journal):
         except EnvironmentFailure:  # where nothing can be written only this machine's clock is left
             now = time.time_ns()
         return Lease(row.held.owner, iso(row.held.expires_ns), row.held.expires_ns > now)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many candidates there are of each status, sorted by status."""
+        counts: dict[str, int] = {}
+        for key, number in self._state().scan(COUNT):
+            status = key[len(COUNT) :].partition(b"\x00")[0].decode()
+            counts[status] = counts.get(status, 0) + int.from_bytes(number, "big")
+        return counts
 
     def merge_candidates(self) -> list[Candidate]:
         """Return the open candidates of the kind `merge_skills`, oldest first."""

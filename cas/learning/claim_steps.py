@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from cas.errors import RefusedError
 from cas.learning.audit import Entry, put_entry
 from cas.learning.document import encode_document
-from cas.learning.fields import id_of, number_of
-from cas.learning.keys import TOKENS
+from cas.learning.fields import MOST, id_of, number_of
+from cas.learning.ids import check_id
+from cas.learning.keys import LEASE_FLOOR, PLACE_SIZE, TOKENS, open_floor
 from cas.learning.rows import Held, find_row, iso, put_row
 from cas.learning.rules import check_claimable, check_published, check_token, check_transition
 from cas.learning.status import SYNTHESIZING
@@ -32,6 +33,8 @@ def claim(state: MutableState, event: dict[str, Any], place: Place) -> None:
         check_transition(state, row, SYNTHESIZING, forced=forced)
     if place.ordinal >= TOKENS:
         raise RefusedError(f"a record holds at most {TOKENS} claims; claim fewer at a time")
+    if "floors" in event:
+        _raise_floors(state, event["floors"])
     before = row.held.before if row.held else row.status
     held = Held(place.token, owner, expires, before)
     put_row(state, at, row._replace(status=SYNTHESIZING, held=held, updated_at=iso(now)), row)
@@ -80,6 +83,25 @@ def release(state: MutableState, event: dict[str, Any], place: Place) -> None:
         token=token,
     )
     put_entry(state, place, entry)
+
+
+def _raise_floors(state: MutableState, floors: Any) -> None:
+    """Note before which place and time there is nothing to be claimed next.
+
+    What was claimed leaves gaps behind in an index until a compaction rewrites all of it; whoever
+    looks for the next one begins behind them.
+    """
+    if not isinstance(floors, list) or len(floors) != 3:
+        raise RefusedError("floors of a claim are a kind, a place and a time")
+    kind, opened, lease = floors
+    if opened is not None:
+        if not isinstance(opened, bytes) or len(opened) != PLACE_SIZE:
+            raise RefusedError("the floor of what is open is a place")
+        state.put(open_floor(None if kind is None else check_id(kind, "kind")), opened)
+    if lease is not None:
+        if type(lease) is not int or not 0 <= lease <= MOST:
+            raise RefusedError("the floor of leases is a time")
+        state.put(LEASE_FLOOR, lease.to_bytes(8, "big"))
 
 
 def _lease(event: dict[str, Any]) -> int:

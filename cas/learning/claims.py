@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from cas.errors import RefusedError
 from cas.learning.claim_steps import LONGEST_LEASE
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import LEASE, TOKENS, Place, body_key, kind_prefix, status_prefix
+from cas.learning.keys import TOKENS, Place, body_key
 from cas.learning.model import Candidate, Claim
-from cas.learning.rows import Row, candidate_of, find_row, iso, read_row
+from cas.learning.queue import Next, next_rows
+from cas.learning.rows import candidate_of, find_row, iso
 from cas.learning.rules import check_token
-from cas.learning.status import OPEN, SYNTHESIZING
+from cas.learning.status import SYNTHESIZING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from cas.eventlog import Event, State
-
-_PLACE: Final = itemgetter(0)
 
 QUARTER: Final = 900.0
 """Seconds of a lease that nobody asked otherwise for."""
@@ -62,15 +58,15 @@ class Claims(Journal):
         """
         check_id(candidate_id, "candidate")
 
-        def choose(state: State, _now: int) -> list[tuple[bytes, Row]]:
-            return [find_row(state, candidate_id)]
+        def choose(state: State, _now: int) -> Next:
+            return Next([find_row(state, candidate_id)], [None, None, None])
 
         return self._claim(choose, owner, lease, force=force)[0]
 
     def claim_next(
         self, owner: str, lease: float | timedelta = QUARTER, *, kind: str | None = None
     ) -> Claim | None:
-        """Claim the oldest candidate that is open, or whose holder's lease is over.
+        """Claim the next candidate: one whose holder's lease is over, else the oldest open one.
 
         Args:
             owner: Who claims it.
@@ -103,14 +99,14 @@ class Claims(Journal):
         if kind is not None:
             check_id(kind, "kind")
 
-        def choose(state: State, now: int) -> list[tuple[bytes, Row]]:
-            return list(islice(claimable(state, now, kind), count))
+        def choose(state: State, now: int) -> Next:
+            return next_rows(state, now, kind, count)
 
         return self._claim(choose, owner, lease, force=False)
 
     def _claim(
         self,
-        choose: Callable[[State, int], Sequence[tuple[bytes, Row]]],
+        choose: Callable[[State, int], Next],
         owner: str,
         lease: float | timedelta,
         *,
@@ -125,11 +121,13 @@ class Claims(Journal):
             # What is returned is read before the record is written: a claim that is made is told.
             nonlocal now, chosen
             now = self._now()
-            chosen = [
-                candidate_of(row, state.get(body_key(place))) for place, row in choose(state, now)
-            ]
+            rows, floors = choose(state, now)
+            chosen = [candidate_of(row, state.get(body_key(place))) for place, row in rows]
             event = of("claimed", owner=owner, now=now, lease=length, forced=force or None)
-            return [{**event, "id": candidate.candidate_id} for candidate in chosen]
+            events = [{**event, "id": candidate.candidate_id} for candidate in chosen]
+            if events and floors[1:] != [None, None]:
+                events[0]["floors"] = floors
+            return events
 
         position = self._append(decide).position
         return [
@@ -194,22 +192,6 @@ class Claims(Journal):
             return [of("released", id=candidate_id, token=token, now=self._now(), actor=acting(by))]
 
         self._append(decide)
-
-
-def claimable(state: State, now: int, kind: str | None) -> Iterator[tuple[bytes, Row]]:
-    """Give the candidates to claim next, each with its place, oldest first."""
-    over = []
-    for key, _ in state.scan(LEASE):
-        expires, place = key[len(LEASE) : len(LEASE) + 8], key[-12:]
-        if int.from_bytes(expires, "big") > now:
-            break
-        row = read_row(state, place)
-        if row.intent is None and kind in (None, row.kind):
-            over.append((place, row))
-    prefix = status_prefix(OPEN) if kind is None else kind_prefix(kind, OPEN)
-    free = ((key[-12:], read_row(state, key[-12:])) for key, _ in state.scan(prefix))
-    undrafted = (found for found in free if found[1].draft_id is None)
-    return heapq.merge(sorted(over, key=_PLACE), undrafted, key=_PLACE)
 
 
 def lease_ns(lease: float | timedelta) -> int:

@@ -7,10 +7,14 @@ from typing import Final, NamedTuple
 TOKENS: Final = 10_000
 """Tokens of claims that one record can give."""
 
+PLACE_SIZE: Final = 12
+"""Bytes of a place as a key ends with it."""
+
 INIT: Final = b"init"
 CONFIG: Final = b"config"
 ROW: Final = b"row\x00"
 AUDIT: Final = b"audit\x00"
+COUNT: Final = b"count\x00"
 HELD: Final = b"held\x00"
 PENDING: Final = b"pending\x00"
 PUBLISHING: Final = b"publishing\x00"
@@ -76,6 +80,17 @@ def kind_prefix(kind: str, status: str | None = None) -> bytes:
 
 
 LEASE: Final = b"lease\x00"
+LEASE_FLOOR: Final = b"floor\x00lease"
+
+
+def count_prefix(status: str) -> bytes:
+    """What the keys of the numbers of candidates of a status begin with; they end with kinds."""
+    return COUNT + status.encode() + b"\x00"
+
+
+def open_floor(kind: str | None) -> bytes:
+    """Key of the place before which nothing is open, at all or of a kind."""
+    return b"floor\x00open" if kind is None else b"floor\x00open\x00" + kind.encode()
 
 
 def lease_key(expires_ns: int, place: bytes) -> bytes:

@@ -9,15 +9,18 @@ from cas.codec import decode_sealed, encode_plain
 from cas.errors import UnknownCandidateError
 from cas.learning.document import decode_document
 from cas.learning.keys import (
+    LEASE_FLOOR,
     body_key,
+    count_prefix,
     id_key,
     kind_prefix,
     lease_key,
+    open_floor,
     row_key,
     status_prefix,
 )
 from cas.learning.model import Candidate
-from cas.learning.status import SYNTHESIZING
+from cas.learning.status import OPEN, SYNTHESIZING
 
 if TYPE_CHECKING:
     from cas.eventlog import MutableState, State
@@ -96,7 +99,7 @@ def read_row(state: State, place: bytes) -> Row:
 
 
 def put_row(state: MutableState, place: bytes, row: Row, before: Row | None = None) -> None:
-    """Store a row, and keep the indexes right.
+    """Store a row, and keep what is counted and indexed right.
 
     Args:
         state: The state.
@@ -105,21 +108,55 @@ def put_row(state: MutableState, place: bytes, row: Row, before: Row | None = No
         before: What it was; None for a new one.
     """
     state.put(row_key(place), row.encode())
-    new, old = set(_index_keys(place, row)), set(_index_keys(place, before) if before else ())
-    for key in old - new:
+    new, old = _index(place, row), _index(place, before) if before else {}
+    if new == old:
+        return
+    for key in old.keys() - new.keys():
         state.delete(key)
-    for key in new - old:
-        state.put(key, b"")
-    key = status_prefix(row.status) + place
+    for key, value in new.items():
+        if old.get(key) != value:
+            state.put(key, value)
+    _lower_floors(state, place, row, before)
     if before is None or (before.status, before.kind) != (row.status, row.kind):
-        state.put(key, row.kind.encode())
+        if before is not None:
+            _count(state, before, -1)
+        _count(state, row, 1)
 
 
-def _index_keys(place: bytes, row: Row) -> list[bytes]:
-    keys = [status_prefix(row.status) + place, kind_prefix(row.kind, row.status) + place]
+def _index(place: bytes, row: Row) -> dict[bytes, bytes]:
+    kind = row.kind.encode()
+    index = {
+        status_prefix(row.status) + place: kind,
+        kind_prefix(row.kind, row.status) + place: b"",
+    }
     if row.status == SYNTHESIZING:
-        keys.append(lease_key(row.held.expires_ns if row.held else 0, place))
-    return keys
+        index[lease_key(row.held.expires_ns if row.held else 0, place)] = kind
+    return index
+
+
+def _count(state: MutableState, row: Row, change: int) -> None:
+    key = count_prefix(row.status) + row.kind.encode()
+    count = int.from_bytes(state.get(key) or b"", "big") + change
+    if count:
+        state.put(key, count.to_bytes(8, "big"))
+    else:
+        state.delete(key)
+
+
+def _lower_floors(state: MutableState, place: bytes, row: Row, before: Row | None) -> None:
+    """Let no floor lie above what is to be found from it; a new candidate is above all."""
+    if row.status == OPEN and before is not None:
+        for key in (open_floor(None), open_floor(row.kind)):
+            lower_floor(state, key, place)
+    elif row.status == SYNTHESIZING:
+        lower_floor(state, LEASE_FLOOR, (row.held.expires_ns if row.held else 0).to_bytes(8, "big"))
+
+
+def lower_floor(state: MutableState, key: bytes, low: bytes) -> None:
+    """See to it that a floor is not above a place or time."""
+    floor = state.get(key)
+    if floor is not None and low < floor:
+        state.put(key, low)
 
 
 def candidate_of(row: Row, body: bytes | None) -> Candidate:

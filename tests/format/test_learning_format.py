@@ -58,15 +58,30 @@ def test_a_claimed_candidate_lies_where_the_page_says(learning):
     )
     assert at[b"status\0synthesizing\0" + place(2)] == b"k"
     assert at[b"kind\0k\0synthesizing\0" + place(2)] == b""
-    assert at[b"lease\0" + (AT + 60 * 10**9).to_bytes(8, "big") + place(2)] == b""
+    assert at[b"lease\0" + (AT + 60 * 10**9).to_bytes(8, "big") + place(2)] == b"k"
+    assert at[b"count\0synthesizing\0k"] == (1).to_bytes(8, "big")
     recorded = ["c 1", "candidate_recorded", AT, "me", None, "open", None, False, b"{}", None]
     assert read(at[b"audit\0" + place(2)]) == [*recorded, b"{}"]
     assert read(at[b"audit\0" + place(3)])[:8] == (
         ["c 1", "candidate_synthesizing", AT, "w", "open", "synthesizing", 30_000, False]
     )
     assert at[b"trail\0c 1\0" + place(3)] == b""
-    assert len(at) == 11
+    assert len(at) == 12
     assert learning.audit()[1].event_id == "0123456789abcdef-3.0"
+
+
+def test_who_claims_the_next_leaves_floors_behind(learning):
+    learning.record_all(cas.Candidate(f"c{n}", "k") for n in range(3))
+    learning.claim_next("w", 60)
+    learning.claim_next("w", 50)
+    at = state(learning)
+    assert at[b"floor\0open"] == place(2, 1)
+    assert at[b"floor\0lease"] == (AT + 50 * 10**9).to_bytes(8, "big")
+    learning.transition("c0", "open", force=True)
+    learning.claim_next("w", 40, kind="k")
+    at = state(learning)
+    assert at[b"floor\0open"] == at[b"floor\0open\0k"] == place(2)
+    assert at[b"floor\0lease"] == (AT + 40 * 10**9).to_bytes(8, "big")
 
 
 def test_a_document_without_halves_is_utf8(learning):

@@ -138,13 +138,14 @@ class Model:
         return candidate["status"] not in DRAFTED and candidate["draft_id"] is None
 
     def next(self, now, kind):
-        return [
+        free = [
             name
             for name, candidate in self.candidates.items()
-            if self.free(name, now)
-            and candidate["status"] in ("open", "synthesizing")
-            and kind in (None, candidate["kind"])
+            if self.free(name, now) and kind in (None, candidate["kind"])
         ]
+        over = [name for name in free if self.candidates[name]["status"] == "synthesizing"]
+        over.sort(key=lambda name: self.held[name][2] if name in self.held else 0)
+        return over + [name for name in free if self.candidates[name]["status"] == "open"]
 
 
 class Recording(MemoryBackend):
@@ -184,6 +185,8 @@ class LearningMachine(RuleBasedStateMachine):
         assert self.stores[0].list() == []
         with pytest.raises(UnknownCandidateError):
             self.stores[1].claim("a", "me")
+        for n, name in enumerate(IDS[:-1]):
+            self.stores[n % STORES].record(Candidate(name, KINDS[n % 2]))
 
     # --- the truth -------------------------------------------------------------------------------
 
@@ -203,9 +206,9 @@ class LearningMachine(RuleBasedStateMachine):
 
     # --- one after the other, held against what the model expects --------------------------------
 
-    @precondition(lambda self: not self.actors)
     @rule(which=st.integers(0, STORES - 1), name=st.sampled_from(IDS), kind=st.sampled_from(KINDS))
     def record(self, which, name, kind):
+        self.finish()
         model = self.model()
         candidate = Candidate(name, kind, extra={"n": self.count})
         if name in model.candidates:
@@ -218,7 +221,6 @@ class LearningMachine(RuleBasedStateMachine):
             assert self.stores[which].record_if_absent(candidate)[1] is True
         self.count += 1
 
-    @precondition(lambda self: not self.actors)
     @rule(
         which=st.integers(0, STORES - 1),
         name=st.sampled_from(IDS),
@@ -226,6 +228,7 @@ class LearningMachine(RuleBasedStateMachine):
         force=st.sampled_from([False, False, False, True]),
     )
     def claim(self, which, name, lease, force):
+        self.finish()
         model = self.model()
         store = self.stores[which]
         if name not in model.candidates:
@@ -242,13 +245,14 @@ class LearningMachine(RuleBasedStateMachine):
             if not drafted:
                 assert refused.value.facts["owner"] == model.held[name][1]
 
-    @precondition(lambda self: not self.actors)
     @rule(
         which=st.integers(0, STORES - 1),
         count=st.integers(1, 3),
-        kind=st.sampled_from([None, *KINDS]),
+        kind=st.sampled_from([None, None, *KINDS]),
+        then=st.sampled_from(["work", "work", "release", "failed", "open"]),
     )
-    def claim_next(self, which, count, kind):
+    def claim_next(self, which, count, kind, then):
+        self.finish()
         model = self.model()
         expected = model.next(self.now, kind)[:count]
         if count == 1:
@@ -259,6 +263,11 @@ class LearningMachine(RuleBasedStateMachine):
         assert [claim.candidate.candidate_id for claim in claims] == expected
         for claim in claims:
             self.won(model, claim, 5)
+            if then == "release":
+                self.stores[which].release(claim.candidate.candidate_id, claim.token)
+            elif then != "work":
+                name = claim.candidate.candidate_id
+                self.stores[0].transition(name, then, token=claim.token)
 
     def won(self, model, claim, lease):
         name = claim.candidate.candidate_id
@@ -269,13 +278,14 @@ class LearningMachine(RuleBasedStateMachine):
         assert claim.candidate == self.stores[0].get(name)
         self.claims.append((name, claim.token))
 
-    @precondition(lambda self: self.claims and not self.actors)
+    @precondition(lambda self: self.claims)
     @rule(
         which=st.integers(0, STORES - 1),
         pick=st.integers(0, 100),
         what=st.sampled_from(["renew", "release", "draft_ready", "failed", "open", "update"]),
     )
     def use_token(self, which, pick, what):
+        self.finish()
         model = self.model()
         name, token = self.claims[-1 - pick % len(self.claims)]
         store, held = self.stores[which], model.held.get(name)
@@ -301,7 +311,6 @@ class LearningMachine(RuleBasedStateMachine):
                 go()
         self.count += 1
 
-    @precondition(lambda self: not self.actors)
     @rule(
         which=st.integers(0, STORES - 1),
         name=st.sampled_from(IDS),
@@ -309,6 +318,7 @@ class LearningMachine(RuleBasedStateMachine):
         force=st.booleans(),
     )
     def transition(self, which, name, status, force):
+        self.finish()
         model = self.model()
         store = self.stores[which]
         if name not in model.candidates:
@@ -323,9 +333,9 @@ class LearningMachine(RuleBasedStateMachine):
             assert last.forced is force
             assert last.payload == {"forced": not force}
 
-    @precondition(lambda self: not self.actors)
     @rule(which=st.integers(0, STORES - 1), name=st.sampled_from(IDS), n=st.integers(0, 3))
     def note(self, which, name, n):
+        self.finish()
         store = self.stores[which]
         store.set_performance(PerformanceSnapshot(name, str(n), 4, n))
         if f"{name}{n}" in [report for report, _ in self.model().reports]:
@@ -351,29 +361,38 @@ class LearningMachine(RuleBasedStateMachine):
         if which not in self.actors:
             self.stores[which] = self.open()
 
-    @precondition(lambda self: not self.actors)
     @rule(which=st.integers(0, STORES - 1), full=st.booleans())
     def compact(self, which, full):
+        self.finish()
         self.stores[which].compact(full=full)
 
     # --- beside each other, with faults ----------------------------------------------------------
 
     @rule(
-        which=st.integers(0, STORES - 1),
-        what=st.sampled_from(["claim", "claim", "next", "draft", "record", "release", "compact"]),
-        name=st.sampled_from(IDS),
-        until=st.sampled_from(["put_if_absent", "end", "any", "delete", "list"]),
-        order=st.sampled_from([Order.GO] * 5 + [Order.LOSE, Order.FAIL, Order.DIE]),
+        steps=st.lists(
+            st.tuples(
+                st.integers(0, STORES - 1),
+                st.sampled_from(
+                    ["claim", "claim", "next", "draft", "record", "release", "compact"]
+                ),
+                st.sampled_from(IDS),
+                st.sampled_from(["put_if_absent", "end", "any", "delete", "list"]),
+                st.sampled_from([Order.GO] * 5 + [Order.LOSE, Order.FAIL, Order.DIE]),
+            ),
+            min_size=1,
+            max_size=6,
+        )
     )
-    def go_on(self, which, what, name, until, order):
-        """Begin something, or go on with it, up to a call of a kind; let that end as ordered."""
-        if which not in self.actors:
-            self.actors[which] = Actor(self.work(which, what, name))
-        actor = self.actors[which]
-        while not actor.done and until not in (actor.call[0], "any"):
-            actor.step()
-        actor.step(order)
-        self.settle(which)
+    def go_on(self, steps):
+        """Begin things, or go on with them, up to calls of a kind; let those end as ordered."""
+        for which, what, name, until, order in steps:
+            if which not in self.actors:
+                self.actors[which] = Actor(self.work(which, what, name))
+            actor = self.actors[which]
+            while not actor.done and until not in (actor.call[0], "any"):
+                actor.step()
+            actor.step(order)
+            self.settle(which)
 
     def work(self, which, what, name):
         store, owner = self.stores[which], f"w{which}"
@@ -410,8 +429,6 @@ class LearningMachine(RuleBasedStateMachine):
                 self.claims.append((event["id"], claim.token))
                 self.acknowledged.add((record.number, record.identity))
 
-    @precondition(lambda self: self.actors)
-    @rule()
     def finish(self):
         for which in list(self.actors):
             self.actors[which].finish()
@@ -459,6 +476,8 @@ class LearningMachine(RuleBasedStateMachine):
         assert len(store.performance()) == len(model.performance)
 
     def indexes_agree(self, store, model):
+        statuses = [candidate["status"] for candidate in model.candidates.values()]
+        assert store.counts() == {status: statuses.count(status) for status in statuses}
         for status in {c["status"] for c in model.candidates.values()} | {"open"}:
             for kind in [None, *KINDS]:
                 assert [c.candidate_id for c in store.list(status, kind)] == [
@@ -506,6 +525,6 @@ def _shape(event):
 
 class TestLearning(LearningMachine.TestCase):
     settings = settings(
-        stateful_step_count=30,
+        stateful_step_count=40,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
