@@ -18,8 +18,10 @@ from cas.learning.model import (
     SafetyReport,
 )
 from cas.learning.performance import Performance
+from cas.learning.policy import Policy
 from cas.learning.publishing import Published, Publishing
 from cas.learning.reports import Reports
+from cas.learning.trail import Trail
 
 __all__ = [
     "LEARNING",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 
-class Learning(Board, Claims, Drafts, Performance, Publishing, Reports, Intake):
+class Learning(Board, Claims, Trail, Policy, Drafts, Publishing, Performance, Reports, Intake):
     """The learning side of a store.
 
     What it gives is read from the log when it is asked. One that stays open pays only for what was

@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 def own_id(place: Place, origin: str) -> str:
     """Return the id of an event that was made in a store: unlike any of another store."""
-    return f"{origin[:16]}-{place.position}.{place.ordinal}"
+    return f"{origin[:16]}-{place.mark}"
 
 
 def find_event(state: State, event_id: str) -> Place | None:

@@ -1,34 +1,28 @@
-"""Candidates: recorded, looked at, changed, with their audit."""
+"""Candidates: recorded, changed, looked at."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
-from cas.errors import EnvironmentFailure
-from cas.learning.audit import entries, entry_at
-from cas.learning.document import decode_document, encode_document
+from cas.learning.document import encode_document
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
 from cas.learning.keys import (
-    CONFIG,
     COUNT,
     ROW,
-    Place,
     body_key,
     id_key,
     kind_prefix,
     status_prefix,
 )
-from cas.learning.model import AuditEvent, Candidate, Lease
+from cas.learning.model import Candidate
 from cas.learning.rows import (
     Row,
     candidate_of,
     find_row,
-    iso,
     read_candidate,
 )
-from cas.learning.status import OPEN, Transitions, check_status, check_transitions
+from cas.learning.status import OPEN, check_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -262,37 +256,6 @@ class Board(Journal):
 
             find_base(self._context, candidate_id, base)
 
-    def append_audit(
-        self,
-        candidate_id: str,
-        event_type: str,
-        payload: Mapping[str, Any] | None = None,
-        *,
-        actor: str | None = None,
-    ) -> AuditEvent:
-        """Note something about a candidate that changes nothing of it.
-
-        Args:
-            candidate_id: The candidate.
-            event_type: What happened.
-            payload: What the audit keeps with it.
-            actor: Who did it; by default the user that runs this.
-
-        Raises:
-            UnknownCandidateError: There is none.
-            RefusedError: It cannot be kept.
-        """
-        told = encode_document({} if payload is None else dict(payload), "payload")
-        event = of(
-            "audited",
-            id=check_id(candidate_id, "candidate"),
-            event_type=check_id(event_type, "event type"),
-            payload=told,
-            actor=acting(actor),
-        )
-        appended = self._append(lambda _state: [{**event, "now": self._now()}])
-        return entry_at(self._seen(), Place(appended.position, 0), self._context.id)
-
     # --- looking ---------------------------------------------------------------------------------
 
     def get(self, candidate_id: str) -> Candidate:
@@ -303,22 +266,6 @@ class Board(Journal):
         """
         check_id(candidate_id, "candidate")
         return self._candidate(self._state(), candidate_id)
-
-    def lease(self, candidate_id: str) -> Lease | None:
-        """Return who holds a candidate, None if nobody does.
-
-        Raises:
-            UnknownCandidateError: There is none.
-        """
-        check_id(candidate_id, "candidate")
-        _, row = find_row(self._state(), candidate_id)
-        if row.held is None:
-            return None
-        try:
-            now = self._now()
-        except EnvironmentFailure:  # where nothing can be written only this machine's clock is left
-            now = time.time_ns()
-        return Lease(row.held.owner, iso(row.held.expires_ns), row.held.expires_ns > now)
 
     def counts(self) -> dict[str, int]:
         """Return how many candidates there are of each status, sorted by status."""
@@ -331,30 +278,6 @@ class Board(Journal):
     def merge_candidates(self) -> list[Candidate]:
         """Return the open candidates of the kind `merge_skills`, oldest first."""
         return self.list(OPEN, MERGE)
-
-    def audit(self, candidate_id: str | None = None) -> list[AuditEvent]:
-        """Return the audit of one candidate, or of all, in the order of the log.
-
-        Raises:
-            UnknownCandidateError: There is no such candidate, and nothing is known of one.
-        """
-        return list(self.audit_events(candidate_id))
-
-    def audit_events(self, candidate_id: str | None = None) -> Iterator[AuditEvent]:
-        """Give the audit of one candidate, or of all, without having it all in memory.
-
-        Raises:
-            UnknownCandidateError: As for `audit`.
-        """
-        state = self._state()
-        if candidate_id is not None:
-            check_id(candidate_id, "candidate")
-        found = False
-        for _, event in entries(state, self._context.id, candidate_id):
-            found = True
-            yield event
-        if candidate_id is not None and not found:
-            find_row(state, candidate_id)
 
     def each(self, status: str | None = None, kind: str | None = None) -> Iterator[Candidate]:
         """Give candidates as `list` does, without having them all in memory."""
@@ -386,30 +309,6 @@ class Board(Journal):
     def _candidate(self, state: State, candidate_id: str) -> Candidate:
         place, row = find_row(state, candidate_id)
         return candidate_of(row, state.get(body_key(place)))
-
-    # --- rules -----------------------------------------------------------------------------------
-
-    def transitions(self) -> Transitions | None:
-        """Return the store's table of transitions; None where any is allowed."""
-        config = self._state().get(CONFIG)
-        found: Transitions | None = None
-        if config is not None:
-            found = decode_document(config).get("transitions")
-        return found
-
-    def set_transitions(self, table: Mapping[str, Iterable[str]] | None) -> None:
-        """Say for this store which status may follow which.
-
-        Args:
-            table: From a status to those that may follow it; a status that it does not name may
-                become anything, one with none following stays what it is. None allows all again.
-
-        Raises:
-            RefusedError: It is no such table.
-        """
-        checked = None if table is None else check_transitions(table)
-        config = encode_document({"transitions": checked}, "configuration")
-        self._append_all([of("configured", config=config)])
 
 
 def recorded_event(candidate: Candidate, by: str) -> dict[str, Any]:

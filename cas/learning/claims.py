@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from cas.errors import RefusedError
+from cas.errors import EnvironmentFailure, RefusedError
 from cas.learning.claim_steps import LONGEST_LEASE
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
 from cas.learning.keys import TOKENS, Place, body_key
-from cas.learning.model import Candidate, Claim
+from cas.learning.model import Candidate, Claim, Lease
 from cas.learning.queue import Next, next_rows
 from cas.learning.rows import candidate_of, find_row, iso
 from cas.learning.rules import check_token
@@ -192,6 +193,22 @@ class Claims(Journal):
             return [of("released", id=candidate_id, token=token, now=self._now(), actor=acting(by))]
 
         self._append(decide)
+
+    def lease(self, candidate_id: str) -> Lease | None:
+        """Return who holds a candidate, None if nobody does.
+
+        Raises:
+            UnknownCandidateError: There is none.
+        """
+        check_id(candidate_id, "candidate")
+        _, row = find_row(self._state(), candidate_id)
+        if row.held is None:
+            return None
+        try:
+            now = self._now()
+        except EnvironmentFailure:  # where nothing can be written only this machine's clock is left
+            now = time.time_ns()
+        return Lease(row.held.owner, iso(row.held.expires_ns), row.held.expires_ns > now)
 
 
 def lease_ns(lease: float | timedelta) -> int:

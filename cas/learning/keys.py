@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
+
+from cas.errors import RefusedError
 
 TOKENS: Final = 10_000
 """Tokens of claims that one record can give."""
@@ -21,6 +24,9 @@ PUBLISHING: Final = b"publishing\x00"
 PERFORMANCE: Final = b"performance\x00"
 
 
+_MARK: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,10})")
+
+
 class Place(NamedTuple):
     """Where an event stands in the log: the record and the ordinal in it."""
 
@@ -36,6 +42,23 @@ class Place(NamedTuple):
     def token(self) -> int:
         """The fencing token of a claim that was made here."""
         return self.position * TOKENS + self.ordinal
+
+    @property
+    def mark(self) -> str:
+        """As text, to be kept by a caller."""
+        return f"{self.position}.{self.ordinal}"
+
+    @classmethod
+    def of_mark(cls, mark: str) -> Place:
+        """Return the place that a mark stands for.
+
+        Raises:
+            RefusedError: It is none.
+        """
+        match = _MARK.fullmatch(mark)
+        if match is None:
+            raise RefusedError(f"{ascii(mark)[:80]} is no mark in the audit", mark=mark)
+        return cls(int(match[1]), int(match[2]))
 
     @classmethod
     def of_key(cls, key: bytes) -> Place:

@@ -248,6 +248,22 @@ def test_an_event_type_can_be_named(learning):
     assert len({event.event_id for event in events}) == 3
 
 
+def test_the_audit_can_be_followed(world, learning):
+    assert learning.audit_since() == ([], "")
+    make(learning, "a", "b")
+    events, mark = learning.audit_since()
+    assert events == learning.audit()
+    assert learning.audit_since(mark) == ([], mark)
+    assert learning.audit_since(learning.audit_end())[0] == []
+    world.open().claim_many(2, "w")
+    learning.compact()
+    more, mark = learning.audit_since(mark)
+    assert more == learning.audit()[2:]
+    assert learning.audit_since(mark)[0] == []
+    with pytest.raises(cas.RefusedError):
+        learning.audit_since("x")
+
+
 def test_the_table_of_a_store_holds_for_everybody(world, learning):
     make(learning, "c")
     learning.set_transitions({"open": ("queued",), "queued": []})
