@@ -15,7 +15,6 @@ from cas.learning.keys import (
     kind_prefix,
     status_prefix,
 )
-from cas.learning.model import Candidate
 from cas.learning.rows import (
     Row,
     candidate_of,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cas.eventlog import Event, State
+    from cas.learning.model import Candidate
 
 MERGE: Final = "merge_skills"
 """The kind of a candidate that proposes to merge skills."""
