@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cas.catalogue.publish import publishing
 from cas.codec import decode_sealed, encode
 from cas.learning.audit import entry_at, find_event
 from cas.learning.board import recorded_event
@@ -83,6 +82,8 @@ class Intake(Journal):
             RefusedError: Something of it cannot be kept; nothing was taken in.
             EnvironmentFailure: The medium is full or fails; likewise.
         """
+        from cas.catalogue.publish import publishing  # late: start-up time
+
         by = acting(actor)
         newest = {(shot.skill_name, shot.version): shot for shot in performance}
         state = self._state()

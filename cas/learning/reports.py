@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cas.catalogue.publish import publishing
 from cas.codec import decode_sealed
 from cas.digest import Digest, raw_hash
 from cas.errors import ConflictError, NotFoundError
@@ -120,6 +119,8 @@ class Reports(Journal):
         if "content" in event:
             self._append(decide)
         else:
+            from cas.catalogue.publish import publishing  # late: start-up time
+
             with publishing(self._context) as writer:
                 writer.put(content)
                 writer.flush()
