@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cas.catalogue.workspaces import Workspace as Workspace
     from cas.checkout import CheckedOut as CheckedOut
     from cas.digest import Digest as Digest
+    from cas.errors import AlreadyDraftedError as AlreadyDraftedError
+    from cas.errors import BeingPublishedError as BeingPublishedError
+    from cas.errors import BeingSynthesizedError as BeingSynthesizedError
     from cas.errors import BusyError as BusyError
     from cas.errors import CasError as CasError
     from cas.errors import ConflictError as ConflictError
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from cas.errors import DiskFullError as DiskFullError
     from cas.errors import EnvironmentFailure as EnvironmentFailure
     from cas.errors import FormatError as FormatError
+    from cas.errors import LeaseLostError as LeaseLostError
     from cas.errors import MissingObjectError as MissingObjectError
     from cas.errors import NameRefusedError as NameRefusedError
     from cas.errors import NewerFormatError as NewerFormatError
@@ -42,10 +46,22 @@ if TYPE_CHECKING:
     from cas.errors import OutcomeUnknownError as OutcomeUnknownError
     from cas.errors import RefusedError as RefusedError
     from cas.errors import SourceChangedError as SourceChangedError
+    from cas.errors import TransitionRefusedError as TransitionRefusedError
+    from cas.errors import UnknownCandidateError as UnknownCandidateError
     from cas.errors import UnsupportedError as UnsupportedError
     from cas.layouts import Exported as Exported
     from cas.layouts import Imported as Imported
     from cas.layouts import Skipped as Skipped
+    from cas.learning import AuditEvent as AuditEvent
+    from cas.learning import Candidate as Candidate
+    from cas.learning import Claim as Claim
+    from cas.learning import Drafted as Drafted
+    from cas.learning import EvalReport as EvalReport
+    from cas.learning import Learning as Learning
+    from cas.learning import Lease as Lease
+    from cas.learning import PerformanceSnapshot as PerformanceSnapshot
+    from cas.learning import Published as Published
+    from cas.learning import SafetyReport as SafetyReport
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
     from cas.maintenance.verify import verify_workspace as verify_workspace
@@ -71,11 +87,14 @@ _HOME = {
         "cas.catalogue.workspaces": "Workspace",
         "cas.checkout": "CheckedOut",
         "cas.digest": "Digest",
-        "cas.errors": "BusyError CasError ConflictError CorruptObjectError DamagedError "
-        "DamagedLogError DiskFullError EnvironmentFailure FormatError MissingObjectError "
-        "NameRefusedError NewerFormatError NotFoundError OutcomeUnknownError RefusedError "
-        "SourceChangedError UnsupportedError",
+        "cas.errors": "AlreadyDraftedError BeingPublishedError BeingSynthesizedError BusyError "
+        "CasError ConflictError CorruptObjectError DamagedError DamagedLogError DiskFullError "
+        "EnvironmentFailure FormatError LeaseLostError MissingObjectError NameRefusedError "
+        "NewerFormatError NotFoundError OutcomeUnknownError RefusedError SourceChangedError "
+        "TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
+        "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
+        "PerformanceSnapshot Published SafetyReport",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",

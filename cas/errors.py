@@ -48,11 +48,47 @@ class NotFoundError(CasError, FileNotFoundError):
     exit_code = 3
 
 
+class UnknownCandidateError(NotFoundError):
+    """No learning candidate has this id."""
+
+    code = "unknown_candidate"
+
+
 class ConflictError(CasError, FileExistsError):
     """Something exists already, is claimed by another, or is not empty."""
 
     code = "conflict"
     exit_code = 4
+
+
+class BeingSynthesizedError(ConflictError):
+    """A candidate is claimed by another, who may still be at it."""
+
+    code = "being_synthesized"
+
+
+class AlreadyDraftedError(ConflictError):
+    """A candidate has its draft."""
+
+    code = "already_drafted"
+
+
+class BeingPublishedError(ConflictError):
+    """The draft of a candidate is being published."""
+
+    code = "being_published"
+
+
+class LeaseLostError(ConflictError):
+    """A fencing token is not the one of the claim that a candidate is held by now."""
+
+    code = "lease_lost"
+
+
+class TransitionRefusedError(ConflictError):
+    """The store's table of transitions does not allow this one."""
+
+    code = "transition_refused"
 
 
 class DamagedError(CasError):

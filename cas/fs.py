@@ -218,6 +218,12 @@ def set_times(fd: int, ns: int) -> None:
     os.utime(fd, ns=(ns, ns))
 
 
+def ask_time(fd: int) -> int:
+    """Give an open file the time that it is, and return it: ns since 1970 by its filesystem."""
+    os.utime(fd)
+    return os.fstat(fd).st_mtime_ns
+
+
 # --- content -----------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cas.checkout import CheckedOut
     from cas.digest import Digest
     from cas.layouts import Exported, Imported
+    from cas.learning import Learning
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
     from cas.workspace import Status
@@ -81,6 +82,7 @@ class Store:
             self._backend,
             open_catalogue(self._backend),
         )
+        self._learning: Learning | None = None
         self.root = root
         self.id = identity.id
         self.versions = Versions(self._context)
@@ -98,6 +100,15 @@ class Store:
         from cas.catalogue.tags import Tags
 
         return Tags(self._context)
+
+    @property
+    def learning(self) -> Learning:
+        """Learning candidates, with their claims, audit and reports."""
+        if self._learning is None:
+            from cas.learning import Learning
+
+            self._learning = Learning(self._context)
+        return self._learning
 
     @property
     def workspaces(self) -> Workspaces:
@@ -132,6 +143,7 @@ class Store:
             ConflictError: There is a store, or something else, at `path`.
         """
         from cas.catalogue.founding import found
+        from cas.learning import LEARNING, create_learning
 
         root = Path(os.path.abspath(path))
         first = {"videos": videos, "skills": skills, "prompts": prompts}
@@ -139,6 +151,7 @@ class Store:
             root,
             shared=shared,
             first={name: source for name, source in first.items() if source is not None},
+            logs={LEARNING: create_learning},
             progress=progress,
         )
         return cls(root)

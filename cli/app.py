@@ -30,6 +30,7 @@ COMMANDS = {
     "stats": "stores",
     "import": "layouts",
     "export": "layouts",
+    "learn": "learn",
     "demo": "demo",
 }
 """Every command and the module of this package that holds it, in the order of `cas --help`."""

@@ -12,6 +12,9 @@ from .session import FINDINGS, Session, command
 if TYPE_CHECKING:
     import cas
 
+Stat = Annotated[bool, typer.Option("--stat", help="Show sizes and totals as well.")]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything differs.")]
+
 _LINE_COLOURS = {"+": "green", "-": "red", "@": "blue"}
 
 
@@ -27,10 +30,8 @@ def diff(
         str | None,
         typer.Argument(metavar="PATH", help="Compare this one file as text.", show_default=False),
     ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Show sizes and totals as well.")] = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if anything differs.")
-    ] = False,
+    stat: Stat = False,
+    exit_code: ExitCode = False,
 ) -> int:
     """Show what was added, removed, changed and renamed from A to B.
 
@@ -38,15 +39,9 @@ def diff(
     """
     store = session.store()
     if path is not None or _is_file(store, old) or _is_file(store, new):
-        differs = _show_text(session, store.diff_text(old, new, path or ""))
+        differs = show_text(session, store.diff_text(old, new, path or ""))
     else:
-        found = store.diff(old, new)
-        differs = bool(found)
-        if session.json:
-            session.out.document(found.to_json())
-        else:
-            for line in _lines(found, session.out, stat):
-                session.out.line(line)
+        differs = show_diff(session, store.diff(old, new), stat=stat)
     return FINDINGS if exit_code and differs else 0
 
 
@@ -57,7 +52,8 @@ def _is_file(store: "cas.Store", state: str) -> bool:
     return ":" in state and store.resolve(state).kind == "blob"
 
 
-def _show_text(session: Session, lines: Iterable[str]) -> bool:
+def show_text(session: Session, lines: Iterable[str]) -> bool:
+    """Print a text diff, and say whether anything differs."""
     if session.json:
         text = "\n".join(line.removesuffix("\n") for line in lines)
         session.out.document({"differs": bool(text), "text": text})
@@ -69,6 +65,16 @@ def _show_text(session: Session, lines: Iterable[str]) -> bool:
         colour = "bold" if shown.startswith(("+++", "---")) else _LINE_COLOURS.get(shown[:1])
         session.out.line(session.out.paint(shown, colour) if colour else shown)
     return differs
+
+
+def show_diff(session: Session, found: "cas.Diff", *, stat: bool) -> bool:
+    """Print what differs, one path a line, and say whether anything does."""
+    if session.json:
+        session.out.document(found.to_json())
+    else:
+        for line in _lines(found, session.out, stat):
+            session.out.line(line)
+    return bool(found)
 
 
 def _lines(found: "cas.Diff", out: Output, stat: bool) -> Iterator[str]:

@@ -164,6 +164,9 @@ def log(
             ("from", ", ".join(dict.fromkeys([*parents, *([origin] if origin else [])]))),
             ("run", visible(entry.trigger_run or entry.baseline_run_id or "")),
             ("workspace", visible(entry.trigger_workspace or "")),
+            ("candidate", visible(entry.meta.get("candidate", ""))),
+            ("safety report", visible(entry.meta.get("safety_report", ""))),
+            ("eval report", visible(entry.meta.get("eval_report", ""))),
         ):
             if text:
                 lines.append(f"  {fact} {text}")

@@ -75,6 +75,7 @@ class LocalBackend:
                 raise Missing(f"folder {self._text} not found", path=self._text) from error
             self._fail(error, "opening the store", "")
         self._root_fd = self._directories.root_fd
+        self._clock: LocalStaging | None = None
 
     @property
     def local(self) -> LocalBackend:
@@ -83,6 +84,9 @@ class LocalBackend:
 
     def close(self) -> None:
         """Close the descriptors that are held; may be called again."""
+        if self._clock is not None:
+            self._clock.discard()
+            self._clock = None
         self._directories.close()
         self._root_fd = -1
 
@@ -177,13 +181,20 @@ class LocalBackend:
                 self._fail(error, "deleting from the store", key)
 
     def now_ns(self) -> int:
-        """Return the time that the filesystem puts on a fresh file.
+        """Return the time that the filesystem puts on a file now.
+
+        It is asked with a file that stays open, and has no name: making one costs a journal entry.
 
         Raises:
             EnvironmentFailure: The store cannot be written.
         """
-        with self.stage() as staging:
-            return os.fstat(staging.fd).st_mtime_ns
+        clock = self._clock
+        if clock is None:
+            clock = self._clock = self.stage()
+        try:
+            return fs.ask_time(clock.fd)
+        except OSError as error:
+            self._fail(error, "asking for the time of the store", "")
 
     def settle(self, keys: Iterable[str]) -> None:
         """Return when keys that were seen to exist, whoever made them, are durable.

@@ -30,7 +30,7 @@ from cas.objects import VERSION
 from cas.refs import create_catalogue, open_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from cas.progress import Progress
     from cas.refs import Event
@@ -41,6 +41,7 @@ def found(
     *,
     shared: bool | str | None,
     first: Mapping[str, str | os.PathLike[str]],
+    logs: Mapping[str, Callable[[LocalBackend, str], object]],
     progress: Progress | None,
 ) -> None:
     """Make a directory a store.
@@ -49,6 +50,7 @@ def found(
         path: The directory; it does not exist, is empty, or is what a killed founding left.
         shared: True for the group of the parent directory, or the name of a group.
         first: Resource → directory of its first version.
+        logs: Name → what makes the log of this name, given the backend and the store's identity.
         progress: Called with what was done so far.
 
     Raises:
@@ -66,13 +68,16 @@ def found(
         identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
         backend.put_if_absent(FOUNDING, identity.to_bytes())
         backend.make_directories(["log", "packs", "workspaces"])
-        for lock in ("locks/publish", "locks/merge"):
+        for lock in ("locks/publish", "locks/merge", "locks/publication"):
             backend.put(lock, b"")  # made here, so that all of a group may open them
         begin: Event = {
             "type": "init",
             "store_id": identity.id,
             "created_at": identity.created_at,
+            "logs": sorted(logs),
         }
+        for make in logs.values():
+            make(backend, identity.id)
         create_catalogue(backend, [begin, *_take_in(path, backend, identity, first, progress)])
         backend.create_reserve()
         fs.rename_noreplace(path / FOUNDING, path / FILE)

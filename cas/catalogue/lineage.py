@@ -14,6 +14,8 @@ from cas.manifests import VersionManifest
 from cas.names import parse_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cas.catalogue.context import Context
     from cas.digest import Digest
     from cas.refs import Refs, SeedRef, VersionRef
@@ -25,6 +27,8 @@ class LineageEntry:
 
     `spec` is the name that the manifest carries; `removed` says that it has that name no more.
     `parents` are digests of other entries of the same lineage, `parent` the text recorded.
+    `meta` of a version that published a learning candidate's draft names the `candidate`, and the
+    `safety_report` and `eval_report` that spoke for it.
     `known` is False for a parent whose manifest the store does not hold: then only its digest is
     known.
     """
@@ -40,6 +44,7 @@ class LineageEntry:
     trigger_run: str | None
     trigger_workspace: str | None
     baseline_run_id: str | None
+    meta: Mapping[str, str]
     removed: bool
     known: bool
 
@@ -57,6 +62,7 @@ class LineageEntry:
             "trigger_run": self.trigger_run,
             "trigger_workspace": self.trigger_workspace,
             "baseline_run_id": self.baseline_run_id,
+            "meta": dict(self.meta),
             "removed": self.removed,
             "known": self.known,
         }
@@ -166,6 +172,7 @@ def _entry(context: Context, digest: Digest, name: str | None) -> LineageEntry:
             trigger_run=None,
             trigger_workspace=None,
             baseline_run_id=None,
+            meta={},
             removed=True,
             known=False,
         )
@@ -184,6 +191,7 @@ def _entry(context: Context, digest: Digest, name: str | None) -> LineageEntry:
             trigger_run=manifest.trigger_run,
             trigger_workspace=manifest.trigger_workspace,
             baseline_run_id=None,
+            meta=manifest.meta,
             removed=removed,
             known=True,
         )
@@ -199,6 +207,7 @@ def _entry(context: Context, digest: Digest, name: str | None) -> LineageEntry:
         trigger_run=None,
         trigger_workspace=None,
         baseline_run_id=manifest.baseline_run_id,
+        meta=manifest.meta,
         removed=removed,
         known=True,
     )

@@ -93,9 +93,12 @@ def _if_next(
     resource: str, number: int, newest: VersionRef | None, event: Event, refs: Refs
 ) -> Sequence[Event]:
     """Return the event if a resource still is as it was when the event was made."""
-    if refs.last_number(resource) + 1 == number and refs.latest(resource) == newest:
-        return [event]
-    return []
+    return [event] if is_next(refs, resource, number, newest) else []
+
+
+def is_next(refs: Refs, resource: str, number: int, newest: VersionRef | None) -> bool:
+    """Say whether a number still is the next of a resource, after the same newest version."""
+    return refs.last_number(resource) + 1 == number and refs.latest(resource) == newest
 
 
 def version_event(manifest: VersionManifest, digest: bytes, encoded: bytes) -> Event:

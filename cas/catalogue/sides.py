@@ -14,6 +14,7 @@ from cas.catalogue.textdiff import MAX_BYTES, unified
 from cas.digest import Digest, hash_bytes, hash_fd
 from cas.errors import NotFoundError, RefusedError
 from cas.ingest import ingest
+from cas.manifests import DIR, resolve
 from cas.objects import BLOB, TREE, ObjectStore, ObjectWriter
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cas.catalogue.context import Context
+    from cas.catalogue.publication import Content
     from cas.catalogue.sources import Source
 
 
@@ -119,6 +121,32 @@ class Sides:
             raise RefusedError(f"{text} is a directory; name a file in it", spec=text)
         _check_size(found.size, text)
         return self._context.objects.read(found.digest)
+
+
+def stored_content(objects: ObjectStore, content: Content, inside: bytes) -> bytes | None:
+    """Return a file to be compared as text; None if there is none.
+
+    Args:
+        objects: Where it is.
+        content: Entry type, size and digest of a file or directory.
+        inside: The file's path in the directory; empty for the file itself.
+
+    Raises:
+        RefusedError: It is a directory, or too large.
+    """
+    kind, size, digest = content
+    shown = os.fsdecode(inside) or Digest(digest).hex()
+    if inside:
+        if kind != DIR:
+            return None
+        try:
+            _, kind, size, digest = resolve(objects.read, digest, inside)
+        except NotFoundError:
+            return None
+    if kind == DIR:
+        raise RefusedError(f"{shown} is a directory; name a file in it", path=shown)
+    _check_size(size, shown)
+    return objects.read(digest)
 
 
 def _read_file(path: Path, inside: bytes) -> bytes | None:

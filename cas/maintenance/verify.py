@@ -1,6 +1,6 @@
 """Verify: prove a store, or what one spec reaches, or a directory against a spec.
 
-A verification looks at four things: the catalogue log, that everything which its names reach is
+A verification looks at four things: the two logs, that everything which they name reaches is
 there, every byte of every pack, loose object and index table, and the store's small files. It
 changes nothing but caches.
 """
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from cas.catalogue.context import doing
 from cas.errors import DamagedLogError
+from cas.eventlog import LogFinding
+from cas.learning import LEARNING, Learning
 from cas.maintenance import cursor
 from cas.maintenance.proving import Extent, Proven, anywhere, named, prove, units
 from cas.maintenance.reach import Reach, Root, affected, split
 from cas.maintenance.report import Problem, VerifyReport
+from cas.refs import CATALOGUE
 from cas.spill import Spill
 from cas.workspace import damaged_memories
 from cas.workspace import verify_workspace as compare_workspace
@@ -68,12 +71,17 @@ def verify_store(
     roots: list[Root] = []
 
     def check_the_rest() -> Iterator[None]:
-        problems.extend(_log_problems(context))
-        try:
-            roots.extend(reach.roots(context.refs))
-        except DamagedLogError as error:
-            if not problems:
-                problems.append(_bad_log(str(error)))
+        learning = Learning(context)
+        for log, findings, found in (
+            (CATALOGUE, context.refs.check(), reach.roots(context.refs)),
+            (LEARNING, learning.verify(), _held(learning)),
+        ):
+            wrong = [_bad_log(finding) for finding in findings]
+            try:
+                roots.extend(found)
+            except DamagedLogError as error:
+                wrong = wrong or [_bad_log(LogFinding(None, f"log/{log}", str(error)))]
+            problems.extend(wrong)
         yield from reach.check(roots)
         problems.extend(_small_files(context))
 
@@ -230,16 +238,16 @@ def _with_names(problem: Problem, hit: dict[bytes, list[str]]) -> Problem:
     return replace(problem, detail=detail, affects=tuple(names[:MOST_AFFECTED]))
 
 
-def _log_problems(context: Context) -> list[Problem]:
-    found = []
-    for finding in context.refs.check():
-        at = "" if finding.position is None else f"record {finding.position}: "
-        found.append(_bad_log(at + finding.detail, finding.location))
-    return found
+def _bad_log(finding: LogFinding) -> Problem:
+    at = "" if finding.position is None else f"record {finding.position}: "
+    detail = at + finding.detail
+    return Problem(kind="bad_ref", digest=None, location=finding.location, detail=detail)
 
 
-def _bad_log(detail: str, location: str = "log/catalogue") -> Problem:
-    return Problem(kind="bad_ref", digest=None, location=location, detail=detail)
+def _held(learning: Learning) -> Iterator[Root]:
+    """Give what the learning log keeps alive."""
+    for digest, kind, holder in learning.kept_digests():
+        yield Root(holder, digest, digest if kind == "tree" else None)
 
 
 def _small_files(context: Context) -> list[Problem]:

@@ -7,6 +7,7 @@ its record is written, whoever wrote it.
 
 from cas.eventlog import Appended, Event
 from cas.refs.fold import MAX_MANIFEST
+from cas.refs.keys import PUBLICATION_SIZE
 from cas.refs.view import (
     CATALOGUE,
     Refs,
@@ -21,6 +22,7 @@ from cas.refs.view import (
 __all__ = [
     "CATALOGUE",
     "MAX_MANIFEST",
+    "PUBLICATION_SIZE",
     "Appended",
     "Event",
     "Refs",

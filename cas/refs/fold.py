@@ -8,7 +8,17 @@ from cas import names
 from cas.codec import encode
 from cas.digest import DIGEST_SIZE, raw_hash
 from cas.errors import ConflictError, NewerFormatError, NotFoundError, RefusedError
-from cas.refs.keys import LIVE, REMOVED, counts, history_prefix, seed_key, tag_key, version_key
+from cas.refs.keys import (
+    LIVE,
+    PUBLICATION_SIZE,
+    REMOVED,
+    counts,
+    history_prefix,
+    publication_key,
+    seed_key,
+    tag_key,
+    version_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +134,41 @@ def _tag_removed(state: MutableState, event: dict[str, Any]) -> bytes:
     return key
 
 
+def _published(state: MutableState, event: dict[str, Any]) -> bytes:
+    """Decide a publication: it is a version, which the same record names."""
+    _decide(state, event)
+    resource, number = names.check_resource(_text(event, "resource")), _number(event)
+    key = version_key(resource, number)
+    value = state.get(key)
+    if value is None or value[:1] != LIVE:
+        raise NotFoundError(f"version {resource}@v{number}, which is to be published, not found")
+    reports = event.get("reports")
+    if not isinstance(reports, list):
+        raise RefusedError("a publication has a list of reports")
+    for report in reports:
+        names.check_text(report, "report")
+    return key
+
+
+def _publication_refused(state: MutableState, event: dict[str, Any]) -> None:
+    """Decide a publication: there will be none."""
+    _decide(state, event)
+    _text(event, "reason")
+
+
+def _decide(state: MutableState, event: dict[str, Any]) -> None:
+    """Keep the event as what decides a publication, which it does once and for all."""
+    publication = event.get("publication")
+    if not isinstance(publication, bytes) or len(publication) != PUBLICATION_SIZE:
+        raise RefusedError(f"the event {event['type']} has no publication")
+    for field in ("candidate", "by", "at"):
+        _text(event, field)
+    key = publication_key(publication)
+    if state.get(key) is not None:
+        raise ConflictError(f"a publication of candidate {event['candidate']} is decided already")
+    state.put(key, encode(event))
+
+
 _STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any]], bytes | None]]] = {
     "init": _init,
     "version": _version_given,
@@ -134,6 +179,8 @@ _STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any]], bytes | None]]]
     "seed-restored": _seed_moved,
     "tag": _tag_set,
     "tag-removed": _tag_removed,
+    "published": _published,
+    "publication-refused": _publication_refused,
 }
 _VERSION_FIELDS: Final = frozenset({"type", "resource", "number", "digest", "manifest"})
 

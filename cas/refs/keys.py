@@ -11,6 +11,8 @@ LIVE: Final = b"\x00"
 """First byte of the value of a version or seed that has its name."""
 REMOVED: Final = b"\x01"
 """First byte of one whose name was taken away."""
+PUBLICATION_SIZE: Final = 16
+"""Bytes of the random identity of a publication."""
 
 
 def version_prefix(resource: str) -> bytes:
@@ -31,6 +33,11 @@ def seed_key(name: str) -> bytes:
 def tag_key(name: str) -> bytes:
     """Return the key of a tag."""
     return b"tag\x00" + name.encode()
+
+
+def publication_key(publication: bytes) -> bytes:
+    """Return the key of what decided a publication."""
+    return b"publication\x00" + publication
 
 
 def history_prefix(key: bytes) -> bytes:

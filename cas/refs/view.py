@@ -13,6 +13,7 @@ from cas.refs.keys import (
     LIVE,
     counts,
     history_prefix,
+    publication_key,
     seed_key,
     tag_key,
     version_key,
@@ -213,12 +214,20 @@ class Refs:
         return moves
 
     def version_history(self, resource: str, number: int) -> list[dict[str, Any]]:
-        """Return the events that removed and restored a version, oldest first."""
+        """Return the events that published, removed and restored a version, oldest first."""
         return list(self.history(version_key(resource, number)))
 
     def seed_history(self, name: str) -> list[dict[str, Any]]:
         """Return the events that made, removed and restored seeds of a name, oldest first."""
         return list(self.history(seed_key(name)))
+
+    def publication(self, publication: bytes) -> dict[str, Any] | None:
+        """Return the event that decided a publication, `published` or `publication-refused`.
+
+        None says that nothing was decided yet.
+        """
+        found = self._state.get(publication_key(publication))
+        return None if found is None else dict(decode_trusted(found))
 
     def by_digest(self, digest: bytes, *, removed: bool = False) -> list[str]:
         """Return the specs of the versions and seeds that have a manifest, sorted.

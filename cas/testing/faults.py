@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CHANGES: Final = frozenset(
     {
         "allocate",
+        "ask_time",
         "chown_group",
         "clone",
         "copy_range",

@@ -24,7 +24,7 @@ def is_aside(name):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """A store with everything in it: packs, a loose object, an index, a log, a workspace."""
+    """A store with everything in it: packs, a loose object, an index, logs, a workspace."""
     base = tmp_path_factory.mktemp("damage")
     skills = base / "skills"
     for i in range(20):
@@ -38,6 +38,10 @@ def original(tmp_path_factory):
     store.versions.add("skills", skills)
     store.tags.set("live", "skills@v1", reason="good")
     store.checkout("skills@v2", base / "out")
+    store.learning.record(cas.Candidate("c1", "merge_skills"))
+    store.learning.add_eval_report(cas.EvalReport("skill3", "d1", "r1", ["words"] * 1000))
+    store.learning.compact()
+    store.learning.claim("c1", "worker", 60)
     store.close()
     assert verify(base / "store").ok
     return base / "store"
@@ -160,6 +164,35 @@ def test_a_missing_pack_hits_what_lay_in_it(copy):
     hit = {spec for problem in report.problems for spec in problem.affects}
     assert {problem.kind for problem in report.problems} == {"missing"}
     assert {"skills@v1", "skills@v2", "skills@v1:", "skills@v2:"} <= hit
+
+
+def test_damage_in_a_report_names_the_report(copy):
+    with cas.Store.open(copy) as store:
+        ((digest, kind, holder),) = store.learning.kept_digests()
+    assert (kind, holder) == ("blob", "learn:eval/skill3/d1/r1")
+    pack, offset = location(copy, digest)
+    flip(copy / pack, offset)
+    (problem,) = verify(copy).problems
+    assert (problem.digest, problem.affects) == (digest, (holder,))
+
+
+def test_a_record_of_the_learning_log_that_is_damaged_is_named_by_its_position(copy):
+    records = sorted((copy / "log/learning/records").iterdir())
+    flip(records[-1], 50)
+    (problem,) = verify(copy).problems
+    assert problem.kind == "bad_ref"
+    assert problem.location == f"log/learning/records/{records[-1].name}"
+    assert problem.detail.startswith(f"record {int(records[-1].name)}: ")
+    with cas.Store.open(copy) as store, pytest.raises(cas.DamagedLogError) as damaged:
+        store.learning.list()
+    assert damaged.value.facts["position"] == int(records[-1].name)
+
+
+def test_a_learning_log_that_is_gone_is_damage_and_no_empty_board(copy):
+    shutil.rmtree(copy / "log/learning")
+    assert any("log/learning" in problem.location for problem in verify(copy).problems)
+    with cas.Store.open(copy) as store, pytest.raises(cas.DamagedLogError):
+        store.learning.list()
 
 
 def test_damage_in_a_tree_names_the_directory(copy):
