@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from cas.manifests import SeedPart as SeedPart
     from cas.progress import Progress as Progress
     from cas.store import Store as Store
+    from cas.sync import Renumbered as Renumbered
+    from cas.sync import Synced as Synced
     from cas.workspace import Status as Status
     from cas.workspace.changes import status as status
 
@@ -81,6 +83,7 @@ _HOME = {
         "cas.manifests": "SeedPart",
         "cas.progress": "Progress",
         "cas.store": "Store",
+        "cas.sync": "Renumbered Synced",
         "cas.workspace": "Status status",
     }.items()
     for name in names.split()

@@ -5,6 +5,7 @@ an ordered map, which compaction keeps in snapshots. See `docs/format.md`, "The 
 """
 
 from cas.eventlog.check import LogFinding
+from cas.eventlog.copying import copy_log, log_names
 from cas.eventlog.log import COMPACT_AFTER, Appended, Decide, EventLog
 from cas.eventlog.record import MAX_RECORD, Event, Record
 from cas.eventlog.state import MutableState, State
@@ -22,4 +23,6 @@ __all__ = [
     "MutableState",
     "Record",
     "State",
+    "copy_log",
+    "log_names",
 ]

@@ -3,6 +3,7 @@
 from cas.objects.check import Checked, Finding
 from cas.objects.entries import BLOB, KINDS, SEED, TREE, VERSION
 from cas.objects.store import ObjectInfo, ObjectStore, Totals
+from cas.objects.transfer import Consignment
 from cas.objects.writer import ObjectWriter
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "TREE",
     "VERSION",
     "Checked",
+    "Consignment",
     "Finding",
     "ObjectInfo",
     "ObjectStore",
