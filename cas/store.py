@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cas.layouts import Exported, Imported
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
+    from cas.repair import Repaired
     from cas.sync import Synced
     from cas.workspace import Status
 
@@ -479,6 +480,53 @@ class Store:
             path = Path(directory)
             check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
             return directory_report(check, path)
+
+    def repair(
+        self,
+        source: AnyPath | Store,
+        *,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> Repaired:
+        """Verify, heal what is damaged or lost with good copies from elsewhere, verify again.
+
+        A good copy takes the place of a bad one, whatever "exists". A catalogue that is damaged is
+        made anew from what can be read of it, from that of a copy of this store, and from the
+        manifests among the objects. What cannot be healed is put into the store's `quarantine/`.
+
+        Args:
+            source: Another store, a workspace, or any directory whose files may fit.
+            workers: How many processes read and hash; by default all cores.
+            progress: Called with what was done so far.
+
+        Raises:
+            NotFoundError: There is nothing at `source`.
+            BusyError: Someone publishes to the store and does not end.
+        """
+        from cas.repair import repair
+
+        with doing(f"repairing {self.root}"):
+            return repair(self._context, _directory(source), workers=workers, progress=progress)
+
+    @classmethod
+    def mend(cls, path: AnyPath, source: AnyPath | Store) -> Store:
+        """Open a store whose `store.json` may be damaged or lost, after writing it anew.
+
+        Args:
+            path: The store's directory, or the one that holds its `.cas`.
+            source: What it is going to be repaired from.
+
+        Raises:
+            NotFoundError: There is no store.
+        """
+        from cas.repair import mend_identity
+
+        root = store_root(path)
+        if not is_store(root):
+            raise NotFoundError(f"{root} is no store", path=str(root))
+        with doing(f"repairing {root}"):
+            mend_identity(root, _directory(source))
+        return cls(root)
 
     def import_layout(self, directory: AnyPath, *, progress: Progress | None = None) -> Imported:
         """Take in an old version store, without changing it.

@@ -23,8 +23,9 @@ _PIECE: Final = 4 << 20
 
 
 def log_names(backend: Backend) -> list[str]:
-    """Return the names of the logs of a store, sorted."""
-    return sorted({entry.key.split("/")[1] for entry in backend.list("log/")})
+    """Return the names of the logs of a store, sorted; one that is being repaired has a dot."""
+    names = {entry.key.split("/")[1] for entry in backend.list("log/")}
+    return sorted(name for name in names if "." not in name)
 
 
 def copy_log(source: Backend, target: Backend, name: str) -> None:
@@ -87,8 +88,19 @@ def _copy(source: Backend, target: Backend, keys: Keys, newest: int) -> None:
     write_head(target, keys, Head(*end, newest))
 
 
-def copy_snapshot(source: Backend, target: Backend, keys: Keys, snapshot: Snapshot) -> None:
-    """Copy a snapshot and its segments, unless they are there."""
+def copy_snapshot(
+    source: Backend, target: Backend, keys: Keys, snapshot: Snapshot, new: Keys | None = None
+) -> None:
+    """Copy a snapshot and its segments, unless they are there.
+
+    Args:
+        source: Where it is.
+        target: Where it goes.
+        keys: The keys of its log.
+        snapshot: The snapshot; nothing is done for the beginning of a log.
+        new: The keys of the log that it goes to, if they are others.
+    """
+    new = keys if new is None else new
     if not snapshot.sequence:
         return
     for info in snapshot.segments:
@@ -96,8 +108,8 @@ def copy_snapshot(source: Backend, target: Backend, keys: Keys, snapshot: Snapsh
         with source.open(key) as reader, target.stage() as staging:
             for offset in range(0, reader.size, _PIECE):
                 staging.write(reader.read_at(offset, _PIECE))
-            target.put_if_absent(key, staging)
-    target.put_if_absent(keys.snapshot(snapshot.sequence), snapshot.to_bytes())
+            target.put_if_absent(new.segment(info.name), staging)
+    target.put_if_absent(new.snapshot(snapshot.sequence), snapshot.to_bytes())
 
 
 def sealed_records(
