@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": "checks",
     "tag": "tags",
     "stats": "stores",
+    "repair": "repairs",
     "push": "transfers",
     "pull": "transfers",
     "clone": "transfers",
