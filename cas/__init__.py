@@ -67,7 +67,11 @@ if TYPE_CHECKING:
     from cas.maintenance.verify import verify_workspace as verify_workspace
     from cas.manifests import SeedPart as SeedPart
     from cas.progress import Progress as Progress
+    from cas.repair import Healed as Healed
+    from cas.repair import Repaired as Repaired
     from cas.store import Store as Store
+    from cas.sync import Renumbered as Renumbered
+    from cas.sync import Synced as Synced
     from cas.workspace import Status as Status
     from cas.workspace.changes import status as status
 
@@ -99,7 +103,9 @@ _HOME = {
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",
         "cas.progress": "Progress",
+        "cas.repair": "Healed Repaired",
         "cas.store": "Store",
+        "cas.sync": "Renumbered Synced",
         "cas.workspace": "Status status",
     }.items()
     for name in names.split()

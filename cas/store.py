@@ -7,16 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self, overload
 
-from cas.backends import LocalBackend
-from cas.catalogue.context import Context, doing
-from cas.catalogue.identity import FOLDER, is_store, read_identity
+from cas.catalogue.context import doing
+from cas.catalogue.identity import FOLDER, is_store
+from cas.catalogue.opening import open_context, opened, store_root
 from cas.catalogue.versions import Versions
 from cas.errors import NotFoundError, RefusedError
 from cas.names import MEMORY
-from cas.refs import open_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from cas.catalogue.diff import Diff
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from cas.learning import Learning
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
+    from cas.repair import Repaired
+    from cas.sync import Synced
     from cas.workspace import Status
 
 AnyPath = str | PathLike[str]
@@ -72,19 +73,10 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         """Read what the store says of itself; its log and objects are looked at when needed."""
-        with doing(f"opening the store {root}"):
-            identity = read_identity(root)
-            gid = os.stat(root).st_gid if identity.shared else None
-            self._backend = LocalBackend(root, shared_gid=gid)
-        self._context = Context(
-            root,
-            identity.id,
-            self._backend,
-            open_catalogue(self._backend),
-        )
+        self._context = open_context(root)
         self._learning: Learning | None = None
         self.root = root
-        self.id = identity.id
+        self.id = self._context.id
         self.versions = Versions(self._context)
 
     @property
@@ -157,6 +149,32 @@ class Store:
         return cls(root)
 
     @classmethod
+    def clone(
+        cls, source: AnyPath | Store, path: AnyPath, *, progress: Progress | None = None
+    ) -> Store:
+        """Make a directory a copy of a store, with all its names and their history, and open it.
+
+        It has the identity of the source. Only what names reach is copied. If it is cut short, the
+        next clone to the same directory goes on.
+
+        Args:
+            source: The store, or its directory; it is only read.
+            path: The directory, which must not exist or be empty.
+            progress: Called with what was done so far.
+
+        Raises:
+            NotFoundError: There is no store at `source`.
+            ConflictError: Something is at `path`.
+            DamagedError: The source is damaged.
+        """
+        from cas.sync import clone
+
+        root = Path(os.path.abspath(path))
+        with opened(_directory(source)) as there:
+            clone(there, root, progress=progress)
+        return cls(root)
+
+    @classmethod
     def open_store(cls, path: AnyPath) -> Store:
         """Open the store at a directory, or the one in the directory's `.cas`.
 
@@ -165,9 +183,7 @@ class Store:
             NewerFormatError: It was made by a newer version of this program.
             DamagedError: It cannot be understood.
         """
-        named = Path(os.path.abspath(path))
-        inside = named / FOLDER
-        return cls(inside if not is_store(named) and is_store(inside) else named)
+        return cls(store_root(path))
 
     @classmethod
     def discover(cls, start: AnyPath | None = None) -> Store:
@@ -216,7 +232,7 @@ class Store:
     def close(self) -> None:
         """Let go of open files. Closing twice is fine."""
         self._context.close()
-        self._backend.close()
+        self._context.backend.close()
 
     def __enter__(self) -> Self:
         """Return the store; leaving the block closes it."""
@@ -478,6 +494,53 @@ class Store:
             check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
             return directory_report(check, path)
 
+    def repair(
+        self,
+        source: AnyPath | Store,
+        *,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> Repaired:
+        """Verify, heal what is damaged or lost with good copies from elsewhere, verify again.
+
+        A good copy takes the place of a bad one, whatever "exists". A catalogue that is damaged is
+        made anew from what can be read of it, from that of a copy of this store, and from the
+        manifests among the objects. What cannot be healed is put into the store's `quarantine/`.
+
+        Args:
+            source: Another store, a workspace, or any directory whose files may fit.
+            workers: How many processes read and hash; by default all cores.
+            progress: Called with what was done so far.
+
+        Raises:
+            NotFoundError: There is nothing at `source`.
+            BusyError: Someone publishes to the store and does not end.
+        """
+        from cas.repair import repair
+
+        with doing(f"repairing {self.root}"):
+            return repair(self._context, _directory(source), workers=workers, progress=progress)
+
+    @classmethod
+    def mend(cls, path: AnyPath, source: AnyPath | Store) -> Store:
+        """Open a store whose `store.json` may be damaged or lost, after writing it anew.
+
+        Args:
+            path: The store's directory, or the one that holds its `.cas`.
+            source: What it is going to be repaired from.
+
+        Raises:
+            NotFoundError: There is no store.
+        """
+        from cas.repair import mend_identity
+
+        root = store_root(path)
+        if not is_store(root):
+            raise NotFoundError(f"{root} is no store", path=str(root))
+        with doing(f"repairing {root}"):
+            mend_identity(root, _directory(source))
+        return cls(root)
+
     def import_layout(self, directory: AnyPath, *, progress: Progress | None = None) -> Imported:
         """Take in an old version store, without changing it.
 
@@ -518,9 +581,62 @@ class Store:
         with doing(f"exporting to {os.fspath(directory)}"):
             return export_layout(self._context, directory, progress=progress)
 
+    def push(
+        self, other: AnyPath | Store, specs: Iterable[str] = (), *, progress: Progress | None = None
+    ) -> Synced:
+        """Bring names of this store, and what they reach, to another one.
+
+        Only missing objects travel. A name that means something else at the other store is a
+        conflict: it is said, and never overwritten.
+
+        Args:
+            other: The other store, or its directory.
+            specs: Versions, seeds and tags, all or none of which come; by default everything,
+                except for what conflicts.
+            progress: Called with what was done so far.
+
+        Raises:
+            NotFoundError: There is no such name, or no such store.
+            ConflictError: A name that was asked for means something else at the other store.
+            MissingObjectError: This store lacks something of what was asked for.
+        """
+        from cas.sync import transfer
+
+        with opened(_directory(other)) as there, doing(f"pushing to {there.root}"):
+            return transfer(self._context, there, specs, progress=progress)
+
+    def pull(
+        self,
+        other: AnyPath | Store,
+        specs: Iterable[str] = (),
+        *,
+        renumber: bool = False,
+        progress: Progress | None = None,
+    ) -> Synced:
+        """Bring names of another store, and what they reach, to this one.
+
+        Args:
+            other: The other store, or its directory; it is only read.
+            specs: As for `push`.
+            renumber: Give versions whose number means something else here the next free one; what
+                was said of them stays, and their parent is the version that they were.
+            progress: Called with what was done so far.
+
+        Raises:
+            CasError: As for `push`, with the stores exchanged.
+        """
+        from cas.sync import transfer
+
+        with opened(_directory(other)) as there, doing(f"pulling from {there.root}"):
+            return transfer(there, self._context, specs, renumber=renumber, progress=progress)
+
     def stats(self) -> Stats:
         """Count objects and bytes, and what dedup and compression saved."""
         from cas.catalogue.stats import measure
 
         with doing("counting what the store holds"):
             return measure(self._context)
+
+
+def _directory(store: AnyPath | Store) -> AnyPath:
+    return store.root if isinstance(store, Store) else store

@@ -57,9 +57,9 @@ def verify(
     if session.json:
         session.out.document(report.to_json())
     else:
-        for line in _lines(report, session.out):
+        for line in report_lines(report, session.out):
             session.out.line(line)
-        session.say(_verdict(report))
+        session.say(verdict(report))
     return 0 if report.ok else FINDINGS
 
 
@@ -107,7 +107,8 @@ def _prove(
         )
 
 
-def _lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
+def report_lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
+    """Give the lines that say what a verification found."""
     for problem in report.problems:
         what = short(problem.digest) if problem.digest is not None else "-"
         detail = f"  {visible(problem.detail)}" if problem.detail else ""
@@ -117,7 +118,8 @@ def _lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
             yield f"              hits {out.path(spec)}"
 
 
-def _verdict(report: "cas.VerifyReport") -> str:
+def verdict(report: "cas.VerifyReport") -> str:
+    """Return the line that sums a verification up."""
     looked = f"{count(report.objects, 'object')}, {size(report.bytes)}"
     if report.quick:
         extent = "structure and sizes only: contents were not read"

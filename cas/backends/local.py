@@ -274,6 +274,46 @@ class LocalBackend:
                 return False
             self._fail(error, "writing to the store", key)
 
+    def move(self, key: str, target: str) -> None:
+        """Give a value another key, which nothing has, durably and without reading it."""
+        try:
+            self._rename(check_key(key), check_key(target))
+        except OSError as error:
+            self._fail(error, "moving a file of the store", key)
+
+    def replace_folder(self, new: str, old: str, aside: str) -> None:
+        """Put one folder in the place of another, durably, in one step where there is one."""
+        root = self._root_fd
+        try:
+            if os.path.lexists(self.path(old)):
+                try:
+                    fs.exchange(check_key(new), check_key(old), root, root)
+                except OSError as error:
+                    if error.errno not in fs.CANNOT:
+                        raise
+                    self._rename(old, aside)
+                    self._rename(new, old)
+                else:
+                    self._sync_parents(new, old)
+                    self._rename(new, aside)
+            else:
+                self._rename(new, old)
+        except OSError as error:
+            self._fail(error, "replacing a folder of the store", old)
+
+    def _rename(self, key: str, target: str) -> None:
+        os.close(self._directories.open(target.rpartition("/")[0], durable=True))
+        fs.rename(key, target, src_dir_fd=self._root_fd, dst_dir_fd=self._root_fd)
+        self._sync_parents(key, target)
+
+    def _sync_parents(self, *keys: str) -> None:
+        for directory in sorted({key.rpartition("/")[0] for key in keys}):
+            fd = self._directories.open(directory, durable=False)
+            try:
+                fs.fsync_dir(fd)
+            finally:
+                os.close(fd)
+
     def make_directories(self, keys: Iterable[str]) -> None:
         """Make directories, durably, for keys to lie in; existing ones are fine."""
         for key in keys:

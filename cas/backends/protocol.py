@@ -177,6 +177,18 @@ class LocalFiles(Protocol):
         own check.
         """
 
+    def move(self, key: str, target: str) -> None:
+        """Give a value another key, which nothing has, durably and without reading it."""
+
+    def replace_folder(self, new: str, old: str, aside: str) -> None:
+        """Put one folder in the place of another, durably, in one step where there is such a step.
+
+        Args:
+            new: Key of the folder.
+            old: Key that it gets.
+            aside: Key for the folder that was there, if there was one.
+        """
+
     def make_directories(self, keys: Iterable[str]) -> None:
         """Make directories, durably, for keys to lie in; existing ones are fine."""
 

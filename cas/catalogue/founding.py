@@ -64,12 +64,8 @@ def found(
             raise NotFoundError(
                 f"the {resource} to begin with: {source} is no directory", path=os.fspath(source)
             )
-    with doing(f"making the store {path}"), _building(path, gid) as backend:
-        identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
-        backend.put_if_absent(FOUNDING, identity.to_bytes())
-        backend.make_directories(["log", "packs", "workspaces"])
-        for lock in ("locks/publish", "locks/merge", "locks/publication"):
-            backend.put(lock, b"")  # made here, so that all of a group may open them
+    identity = Identity(id=new_id(), shared=gid is not None, created_at=now())
+    with doing(f"making the store {path}"), building(path, identity, gid) as backend:
         begin: Event = {
             "type": "init",
             "store_id": identity.id,
@@ -79,9 +75,6 @@ def found(
         for make in logs.values():
             make(backend, identity.id)
         create_catalogue(backend, [begin, *_take_in(path, backend, identity, first, progress)])
-        backend.create_reserve()
-        fs.rename_noreplace(path / FOUNDING, path / FILE)
-        fs.fsync_dir(path)
 
 
 def _take_in(
@@ -119,8 +112,22 @@ def _take_in(
 
 
 @contextmanager
-def _building(path: Path, gid: int | None) -> Iterator[LocalBackend]:
-    """Give a backend over an empty directory that nobody else fills; on failure, leave no trace."""
+def building(
+    path: Path, identity: Identity, gid: int | None = None, *, resume: bool = False
+) -> Iterator[LocalBackend]:
+    """Give a backend over a directory that becomes a store when the block is left.
+
+    Args:
+        path: The directory; it does not exist, is empty, or is what a killed founding left.
+        identity: What the store will say of itself.
+        gid: A group that may use it.
+        resume: Go on with what an earlier try with this identity left, and leave to the next what
+            content a failure cuts short. Otherwise a failure leaves no trace.
+
+    Raises:
+        ConflictError: There is a store, or anything else.
+        BusyError: Another process is about to make it.
+    """
     if os.path.lexists(path) and not path.is_dir():
         raise ConflictError(f"{path} is a file; name a directory", path=str(path))
     made = _missing(path)
@@ -129,16 +136,24 @@ def _building(path: Path, gid: int | None) -> Iterator[LocalBackend]:
     try:
         if not try_lock_fd(fd):
             raise BusyError(f"{path} is being made a store by another process", path=str(path))
-        _clear(path, fd)
+        _clear(path, fd, identity if resume else None)
         try:
+            backend.put_if_absent(FOUNDING, identity.to_bytes())
+            backend.make_directories(["log", "packs", "workspaces"])
+            for lock in ("locks/publish", "locks/merge", "locks/publication"):
+                backend.put(lock, b"")  # made here, so that all of a group may open them
             yield backend
+            backend.create_reserve()
+            fs.rename_noreplace(path / FOUNDING, path / FILE)
+            fs.fsync_dir(path)
         except BaseException:
-            _empty(fd)
-            for directory in made:
-                try:
-                    fs.rmdir(directory)
-                except OSError:
-                    break
+            if not resume or (not any(backend.list("packs/")) and not any(backend.list("loose/"))):
+                _empty(fd)
+                for directory in made:
+                    try:
+                        fs.rmdir(directory)
+                    except OSError:
+                        break
             raise
     finally:
         os.close(fd)
@@ -154,8 +169,13 @@ def _missing(path: Path) -> list[Path]:
     return missing
 
 
-def _clear(path: Path, fd: int) -> None:
-    """See to it that a directory is empty.
+def _clear(path: Path, fd: int, wanted: Identity | None) -> None:
+    """See to it that a directory is empty, or holds only what an earlier try left.
+
+    Args:
+        path: The directory.
+        fd: The directory, opened.
+        wanted: Leave what was to be a store of this identity.
 
     Raises:
         ConflictError: It holds something that no founding left.
@@ -164,7 +184,8 @@ def _clear(path: Path, fd: int) -> None:
         raise ConflictError(f"{path} is a store already", path=str(path))
     there = os.listdir(fd)
     if FOUNDING in there:
-        _empty(fd)
+        if wanted is None or (path / FOUNDING).read_bytes() != wanted.to_bytes():
+            _empty(fd)
     elif there:
         raise ConflictError(
             f"{path} is not empty; name a directory that is empty or does not exist",

@@ -5,8 +5,10 @@ an ordered map, which compaction keeps in snapshots. See `docs/format.md`, "The 
 """
 
 from cas.eventlog.check import LogFinding
+from cas.eventlog.copying import copy_log, log_names
 from cas.eventlog.log import COMPACT_AFTER, Appended, Decide, EventLog
 from cas.eventlog.record import MAX_RECORD, Event, Record
+from cas.eventlog.salvage import Salvaged, salvage
 from cas.eventlog.state import MutableState, State
 from cas.eventlog.view import Fold
 
@@ -21,5 +23,9 @@ __all__ = [
     "LogFinding",
     "MutableState",
     "Record",
+    "Salvaged",
     "State",
+    "copy_log",
+    "log_names",
+    "salvage",
 ]

@@ -2,7 +2,9 @@
 
 from cas.objects.check import LARGE, Checked, Finding
 from cas.objects.entries import BLOB, KINDS, SEED, TREE, VERSION
+from cas.objects.mending import Mended, mend_pack, replace_tables
 from cas.objects.store import ObjectInfo, ObjectStore, Totals
+from cas.objects.transfer import Consignment, copy_file
 from cas.objects.writer import ObjectWriter
 
 __all__ = [
@@ -13,9 +15,14 @@ __all__ = [
     "TREE",
     "VERSION",
     "Checked",
+    "Consignment",
     "Finding",
+    "Mended",
     "ObjectInfo",
     "ObjectStore",
     "ObjectWriter",
     "Totals",
+    "copy_file",
+    "mend_pack",
+    "replace_tables",
 ]

@@ -209,6 +209,10 @@ class LooseObjects:
         except CasError:
             return
 
+    def forget(self, digest: bytes) -> None:
+        """Delete the proof of a loose object, if there is one."""
+        self._backend.delete(_proof_key(digest))
+
 
 def _proof(digest: bytes, key: fs.StatKey) -> bytes:
     fields = _PROOF.pack(_MAGIC, *key)

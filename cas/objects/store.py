@@ -13,7 +13,7 @@ from cas.errors import CorruptObjectError, EnvironmentFailure, FormatError, Refu
 from cas.objects.check import Checked, check_loose, check_objects, check_pack, check_tables
 from cas.objects.chunks import parse_chunks
 from cas.objects.compression import Decompressor
-from cas.objects.entries import BLOB, CHUNKS, DIGEST_AT, RAW, ZSTD, Location, split
+from cas.objects.entries import BLOB, CHUNKS, DIGEST_AT, ENTRY, RAW, ZSTD, Location, split
 from cas.objects.failures import corrupt, missing, too_large
 from cas.objects.files import ChunkedFile, LooseFile
 from cas.objects.index import Index
@@ -360,6 +360,18 @@ class ObjectStore:
                 Digest(run.packs[0].digest),
                 (entry[DIGEST_AT] for block in blocks for entry in split(block)),
             )
+
+    def of_kinds(self, *kinds: int) -> Iterator[Digest]:
+        """Give the objects in packs that were written as one of these kinds, some maybe twice."""
+        self.reload()
+        self.index.complete()
+        sources = [table.entries for table in self.index.tables]
+        sources += [run.entries for run in self.index.runs]
+        for entries in sources:
+            for block in entries.blocks():
+                for entry in ENTRY.iter_unpack(block):
+                    if entry[6] in kinds:
+                        yield Digest(entry[0])
 
     def check_pack(self, digest: bytes, *, quick: bool = False) -> Checked:
         """Prove a pack; `quick` looks at structure and sizes only."""

@@ -87,10 +87,23 @@ class ObjectWriter:
         while self._after_flush:
             self._after_flush.pop(0)[1]()
 
+    @property
+    def loose_threshold(self) -> int:
+        """Blobs of at least so many bytes become files of their own."""
+        return self._store.loose_threshold
+
+    def stage(self) -> Staging:
+        """Begin a large object; see `put_staged`."""
+        return self._backend.stage()
+
     # --- what is there -------------------------------------------------------------------------
 
     def known(self, digest: bytes) -> bool:
         """Say whether an object is stored or was put already, and rely on it from now on."""
+        return self.known_whole(digest, None)
+
+    def known_whole(self, digest: bytes, size: int | None) -> bool:
+        """Say the same of an object of this size: a loose one of another size was cut."""
         if digest in self._new or digest in self._promised:
             return True
         place = self._store.index.locate(digest)
@@ -98,7 +111,7 @@ class ObjectWriter:
             if self._relies and place.pack not in self._relied:
                 self._relied[place.pack] = digest
             return True
-        return self._known_loose(digest, None)
+        return self._known_loose(digest, size)
 
     def promise(self, digest: bytes) -> None:
         """Take note that a worker process was asked to store an object, until `adopt`."""
@@ -150,17 +163,38 @@ class ObjectWriter:
             if self._store.index.locate(name) is None or not self.known(name):
                 self._put_loose(name, data)
             return name
-        if self._pack is None:
-            self._pack = PackBuilder(self._backend.stage())
         if self._compressor is None:
             self._compressor = Compressor()
         stored, encoding = self._compressor.encode(data)
-        self._pack.add(name, stored, size, encoding, kind)
-        self._new.add(name)
-        self._count(size, len(stored))
-        if self._pack.size >= self._store.pack_target or self._pack.count >= PACK_OBJECTS:
-            self._seal()
+        self._pack_object(name, stored, size, encoding, kind)
         return name
+
+    def put_stored(
+        self, digest: Digest, stored: bytes, size: int, encoding: int, kind: int
+    ) -> None:
+        """Store an object as a pack of another store has it, unless it was put already.
+
+        Args:
+            digest: Of the object.
+            stored: Its bytes as they are to be stored; the caller has seen that they decode to it.
+            size: Of the object.
+            encoding: Raw or zstd.
+            kind: What it is.
+        """
+        if digest not in self._new:
+            self._pack_object(digest, stored, size, encoding, kind)
+
+    def put_staged(self, digest: Digest, staging: Staging) -> None:
+        """Store a large object that was staged and hashed, unless it was put already.
+
+        Args:
+            digest: Of what is staged.
+            staging: From the backend of this store; taken over.
+        """
+        if self._known_loose(digest, staging.tell()) or digest in self._new:
+            staging.discard()
+        else:
+            self._place_loose(digest, staging, staging.tell())
 
     def put_large(
         self, src_fd: int, size: int, *, source: str = "the source", clone_ok: bool = True
@@ -280,6 +314,17 @@ class ObjectWriter:
         self._after_flush.append((action, otherwise))
 
     # --- packs ---------------------------------------------------------------------------------
+
+    def _pack_object(
+        self, digest: Digest, stored: bytes, size: int, encoding: int, kind: int
+    ) -> None:
+        if self._pack is None:
+            self._pack = PackBuilder(self._backend.stage())
+        self._pack.add(digest, stored, size, encoding, kind)
+        self._new.add(digest)
+        self._count(size, len(stored))
+        if self._pack.size >= self._store.pack_target or self._pack.count >= PACK_OBJECTS:
+            self._seal()
 
     def _count(self, size: int, stored: int, objects: int = 1) -> None:
         self.new_objects += objects

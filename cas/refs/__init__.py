@@ -6,7 +6,7 @@ its record is written, whoever wrote it.
 """
 
 from cas.eventlog import Appended, Event
-from cas.refs.fold import MAX_MANIFEST
+from cas.refs.fold import MAX_MANIFEST, fold
 from cas.refs.keys import PUBLICATION_SIZE
 from cas.refs.view import (
     CATALOGUE,
@@ -31,5 +31,6 @@ __all__ = [
     "TagRef",
     "VersionRef",
     "create_catalogue",
+    "fold",
     "open_catalogue",
 ]

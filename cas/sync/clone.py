@@ -1,0 +1,76 @@
+"""Cloning: a new store with the identity, the names, the history and the content of another.
+
+It is founded as any store is: whatever happens, there is a whole store or none. What a clone that
+was cut short had copied is known to the next one to the same directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cas.catalogue.context import Context, doing
+from cas.catalogue.founding import building
+from cas.catalogue.identity import read_identity
+from cas.catalogue.publish import tidy_up
+from cas.errors import MissingObjectError
+from cas.eventlog import copy_log, log_names
+from cas.refs import open_catalogue
+from cas.sync.ancestry import bring_manifests, find_targets
+from cas.sync.content import Lacking
+from cas.sync.selection import select
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cas.progress import Progress
+    from cas.refs import SeedRef, VersionRef
+
+
+def clone(source: Context, path: Path, *, progress: Progress | None = None) -> None:
+    """Make a directory a copy of a store.
+
+    Args:
+        source: The store; it is only read, and may be written to meanwhile.
+        path: The directory, which must not exist or be empty.
+        progress: Called with what was done so far.
+
+    Raises:
+        ConflictError: Something is at `path`.
+        DamagedError: The source is damaged.
+    """
+    with doing(f"cloning {source.root}"):
+        # A group of the source is not one of the place where the clone lies.
+        identity = read_identity(source.root)._replace(shared=False)
+        with building(path, identity, resume=True) as backend:
+            while True:
+                for name in log_names(source.backend):
+                    copy_log(source.backend, backend, name)
+                copy = Context(path, identity.id, backend, open_catalogue(backend))
+                try:
+                    _fill(source, copy, progress)
+                except MissingObjectError as error:
+                    # A gc may have taken what a name reached that was removed meanwhile.
+                    if source.refs.refresh() == copy.refs.refresh():
+                        raise MissingObjectError(
+                            f"{source.root} cannot be cloned: {error}", **error.facts
+                        ) from None
+                else:
+                    return
+                finally:
+                    copy.close()
+
+
+def _fill(source: Context, copy: Context, progress: Progress | None) -> None:
+    """Copy all that the names of a clone reach."""
+    copy.refs.refresh()
+    names = select(copy, ())
+    refs: list[VersionRef | SeedRef] = [*names.versions.values(), *names.seeds.values()]
+    with copy.objects.writer() as writer:
+        with Lacking(source.objects, copy.objects, writer, progress) as lacking:
+            lacking.find(trees=bring_manifests(source.objects, refs, None, writer))
+            named = {ref.digest for ref in refs}
+            tags = [tag for tag in names.tags.values() if tag.digest not in named]
+            find_targets(lacking, source.objects, tags)
+            lacking.bring()
+        writer.flush()
+    tidy_up(copy)
