@@ -7,7 +7,7 @@ two histories that begin alike is moved on, and two that part are a conflict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas.catalogue.publish import seed_event, version_event
@@ -187,8 +187,7 @@ def renumbered(
 
     Everything that was said of it stays; its parent is the manifest that it had there.
     """
-    return replace(
-        manifest,
+    return manifest._replace(
         number=number,
         parent=f"{manifest.resource}@v{manifest.number} of store {origin}",
         parents=(type(manifest.tree)(digest),),

@@ -287,7 +287,7 @@ def test_a_young_source_is_not_hashed_in_place_of_its_clone(local, source, monke
     hashed = []
     real = large.hash_fd
     monkeypatch.setattr(fs, "clone", pretend_clone)
-    monkeypatch.setattr(large, "hash_fd", lambda file: hashed.append(file) or real(file))
+    monkeypatch.setattr(large, "hash_fd", lambda file, **_: hashed.append(file) or real(file))
     os.utime(fd)
     take(ObjectStore(local), fd)
     settle_clock()
