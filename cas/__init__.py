@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from cas.learning import PerformanceSnapshot as PerformanceSnapshot
     from cas.learning import Published as Published
     from cas.learning import SafetyReport as SafetyReport
+    from cas.learning import TakenIn as TakenIn
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
     from cas.maintenance.verify import verify_workspace as verify_workspace
@@ -98,7 +99,7 @@ _HOME = {
         "TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
         "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
-        "PerformanceSnapshot Published SafetyReport",
+        "PerformanceSnapshot Published SafetyReport TakenIn",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",

@@ -26,7 +26,7 @@ from cas.testing.strategies import materialise
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 KILLS = 200 if os.environ.get("CAS_SOAK") else 8
-CANDIDATES = 200
+CANDIDATES = 10 * KILLS + 100
 RACERS = 6
 
 PUBLISHING_ALL = """
@@ -170,6 +170,7 @@ def started(script, *arguments):
     return child
 
 
+@pytest.mark.timeout(1200)
 def test_killed_publishers_leave_every_candidate_published_once_or_not_at_all(tmp_path):
     names = make(tmp_path, CANDIDATES)
     told = {}
