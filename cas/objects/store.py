@@ -122,8 +122,19 @@ class ObjectStore:
         return there
 
     def sizes(self, digests: Iterable[bytes]) -> list[int | None]:
-        """Return how many bytes each object has; None for one that is not stored."""
-        return [self._size(digest) for digest in digests]
+        """Return how many bytes each object has; None for one that is not stored.
+
+        Whatever is not found at first is looked for again, once for all of them.
+        """
+        asked = list(digests)
+        found = [self._size(digest) for digest in asked]
+        if None in found:
+            self.reload()
+            self.index.complete()
+            for number, digest in enumerate(asked):
+                if found[number] is None:
+                    found[number] = self._size(digest)
+        return found
 
     def unlike(self, items: Iterable[bytes]) -> list[bytes]:
         """Give the items that have to be asked for one by one: `sizes` of many, at less cost.
@@ -477,10 +488,7 @@ class ObjectStore:
         place = self.index.locate(digest)
         if place is not None:
             return place.size
-        size = self.loose.size(digest)
-        if size is None and self.has(digest):
-            return self.info(digest).size
-        return size
+        return self.loose.size(digest)
 
     def _read_loose(self, digest: bytes, max_bytes: int | None) -> bytes:
         size = self.loose.size(digest)

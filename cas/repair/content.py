@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from cas.backends import Missing
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from cas.repair.result import Diary
     from cas.repair.sources import Sources
 
-_BATCH: Final = 512
 _PAGE: Final = 2 << 20
 """Bytes of a page of a tree, at most."""
 
@@ -114,7 +112,7 @@ class Healer:
             aside = put_aside(self._context.backend, key)
         self.bring([digest], key)
         if aside is not None:
-            if self._objects.has(digest):
+            if self._is_there(digest):
                 self._context.backend.delete(aside)
             else:
                 self._diary.quarantined.append(aside)
@@ -128,14 +126,13 @@ class Healer:
             while waiting:
                 brought = []
                 for digest in waiting:
-                    if not self._objects.has(digest) and self._sources.copy(digest, writer):
+                    if not self._is_there(digest) and self._sources.copy(digest, writer):
                         how = f"brought from {self._sources.used[digest]}"
                         self._diary.heal(location, Digest(digest), how)
                         brought.append(digest)
                 writer.flush()
                 below = [child for digest in brought for _, child in self._below(digest)]
                 waiting = self._lacking(dict.fromkeys(below))
-        self._objects.reload()
 
     def complete(self, tree: bytes) -> bool:
         """See to it that everything below a tree is there; False where that cannot be done."""
@@ -152,12 +149,12 @@ class Healer:
         return True
 
     def _lacking(self, digests: Iterable[bytes]) -> list[bytes]:
-        lacking: list[bytes] = []
-        rest = iter(digests)
-        while batch := list(islice(rest, _BATCH)):
-            there = self._objects.has_many(batch)
-            lacking += [d for d, is_there in zip(batch, there, strict=True) if not is_there]
-        return lacking
+        return [digest for digest in digests if not self._is_there(digest)]
+
+    def _is_there(self, digest: bytes) -> bool:
+        """Say whether an object is there, without a second look: nobody else adds any."""
+        objects = self._objects
+        return objects.index.holds(digest) or objects.loose.size(digest) is not None
 
     def _below(self, digest: bytes) -> list[tuple[bool, bytes]]:
         """Return what a page of a tree names, and whether it is a page as well."""
