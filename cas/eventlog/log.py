@@ -124,6 +124,17 @@ class EventLog:
             self._view = self._loader.load() if view is None else self._loader.catch_up(view)
             return self._view.position
 
+    def settle(self) -> None:
+        """Return when all that was read is durable, whoever wrote it.
+
+        An append does so by itself; this is for what builds on the log elsewhere.
+
+        Raises:
+            EnvironmentFailure: The medium fails.
+        """
+        with self._lock:
+            self._loader.settle(self._current())
+
     def append(self, decide: Decide) -> Appended:
         """Append a record, if what it says is allowed at the position that it gets.
 

@@ -80,6 +80,8 @@ def conclude(
         named = {"resource": version.resource, "number": version.number}
         return [{"type": "published", **told, **named}]
 
+    # What was decided may have been read before it was durable, and must not be outlived.
+    context.refs.log.settle()
     log.append(lambda state, _position: decide(state))
 
 
