@@ -519,6 +519,7 @@ class Store:
         from cas.repair import repair
 
         with doing(f"repairing {self.root}"):
+            self._learning = None  # it may have read what is made anew
             return repair(self._context, _directory(source), workers=workers, progress=progress)
 
     @classmethod

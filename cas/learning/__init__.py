@@ -6,6 +6,7 @@ See `docs/learning.md` for how to use it and `docs/format.md`, "The learning log
 from cas.learning.board import Board
 from cas.learning.claims import Claims
 from cas.learning.drafts import Drafted, Drafts
+from cas.learning.fold import fold as learning_fold
 from cas.learning.intake import Intake, TakenIn
 from cas.learning.journal import LEARNING, create_learning
 from cas.learning.model import (
@@ -37,6 +38,7 @@ __all__ = [
     "SafetyReport",
     "TakenIn",
     "create_learning",
+    "learning_fold",
 ]
 
 

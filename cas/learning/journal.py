@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cas.catalogue.context import now, user
-from cas.errors import BeingPublishedError, ConflictError, NotFoundError
+from cas.errors import BeingPublishedError, ConflictError, DamagedLogError, NotFoundError
 from cas.eventlog import EventLog
 from cas.learning.fold import fold
 from cas.learning.ids import check_id
@@ -151,8 +151,11 @@ class Journal:
             if next(iter(backend.list(f"log/{LEARNING}/")), None) is not None:
                 return True
             # A store that was made with the log and does not have it any more is damaged.
-            self._context.refs.refresh()
-            return LEARNING in self._context.refs.origin().get("logs", ())
+            try:
+                self._context.refs.refresh()
+                return LEARNING in self._context.refs.origin().get("logs", ())
+            except DamagedLogError:
+                return False  # nor is it known what the store was made with
         return True
 
     def _now(self) -> int:

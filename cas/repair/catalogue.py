@@ -15,11 +15,11 @@ from cas.catalogue.context import now
 from cas.catalogue.publish import change_event, seed_event, version_event
 from cas.catalogue.resolve import read_manifest
 from cas.errors import CasError, ConflictError, NotFoundError, RefusedError
-from cas.eventlog import EventLog, salvage
+from cas.learning import LEARNING
 from cas.manifests import SeedManifest, TreeBuilder, VersionManifest
 from cas.objects import SEED, TREE, VERSION
 from cas.refs import CATALOGUE, Refs, fold, open_catalogue
-from cas.repair.quarantine import free_key, local_files
+from cas.repair.logs import NewLog
 
 if TYPE_CHECKING:
     from cas.catalogue.context import Context
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cas.repair.result import Diary
 
 _LOG: Final = f"log/{CATALOGUE}"
-_NEW: Final = f"{CATALOGUE}.new"
 _REASON: Final = "the catalogue was damaged, and this was found among the objects"
 
 _Found = dict[tuple[str, int], dict[bytes, VersionManifest | SeedManifest]]
@@ -47,30 +46,17 @@ def heal_catalogue(context: Context, copy: Context | None, healer: Healer, diary
     findings = list(context.refs.check())
     if not findings:
         return
-    backend = context.backend
-    local = local_files(backend)
-    if any(backend.list(f"log/{_NEW}/")):
-        # What a repair left that was cut short, before its last step or right after it.
-        local.replace_folder(f"log/{_NEW}", free_key(backend, f"log/{_NEW}"), "")
-    copies = [copy.backend] if copy is not None and copy.id == context.id else []
-    saved = salvage(backend, CATALOGUE, fold, copies, _NEW)
-    log = saved.log
-    if log is None:
-        begin = {"type": "init", "store_id": context.id, "rebuilt_at": now()}
-        log = EventLog.create(backend, _NEW, fold, [begin])
+    logs = {"logs": [LEARNING]} if any(context.backend.list(f"log/{LEARNING}/")) else {}
+    new = NewLog(context, CATALOGUE, fold, copy, logs)
+    saved, log = new.saved, new.log
     refs = Refs(log)
     for event in saved.leftover:
         _append(refs, event)
     if saved.lost:
         _Rebuilding(context, refs, copy, healer, diary).run()
-    aside = free_key(backend, _LOG)
-    local.replace_folder(f"log/{_NEW}", _LOG, aside)
-    context.refs = open_catalogue(backend)
+    new.put_in_place(findings, diary)
+    context.refs = open_catalogue(context.backend)
     context.refs.refresh()
-    for finding in findings:
-        diary.heal(finding.location, None, f"made anew: {finding.detail}")
-    if any(backend.list(f"{aside}/")):
-        diary.quarantined.append(aside)
     if saved.lost:
         diary.notices.append(
             "not all of the catalogue could be read: tags and removals of the part that is lost "

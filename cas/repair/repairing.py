@@ -14,6 +14,7 @@ from cas.catalogue.context import LOCK_TIMEOUT
 from cas.maintenance.verify import verify_store
 from cas.repair.catalogue import heal_catalogue
 from cas.repair.content import Healer, tidy_quarantine
+from cas.repair.learning import heal_learning
 from cas.repair.memories import heal_memory
 from cas.repair.quarantine import local_files
 from cas.repair.result import Diary, Repaired
@@ -87,6 +88,7 @@ def _heal(context: Context, sources: Sources, diary: Diary, problems: tuple[Prob
     healer = Healer(context, sources, diary)
     healer.heal(p for p in problems if p.location.startswith((*_OBJECTS, "index/")))
     heal_catalogue(context, sources.store, healer, diary)
+    heal_learning(context, sources.store, diary)
     healer.bring(p.digest for p in problems if p.digest is not None and p.kind == "missing")
     for problem in problems:
         if problem.location.startswith("workspaces/"):
