@@ -95,8 +95,16 @@ class Journal:
         log = self._open()
         return [] if log is None else list(log.check())
 
+    def _as_it_is(self) -> State:
+        """Return what the log holds now, and write nothing whatever it is."""
+        log = self._open()
+        if log is None:
+            return _Nothing()
+        log.refresh()
+        return log.state
+
     def _state(self) -> State:
-        """Return what the log holds now."""
+        """Return what the log holds now, after bringing to an end what publishers left."""
         log = self._open()
         if log is None:
             return _Nothing()

@@ -94,7 +94,7 @@ class Reports(Journal):
         The holder is `learn:` and the candidate's id for a draft, and
         `learn:safety/SKILL/DRAFT/REPORT` or `learn:eval/…` for a report.
         """
-        for key, kind in self._state().scan(HELD):
+        for key, kind in self._as_it_is().scan(HELD):
             digest, label = key[len(HELD) : len(HELD) + 32], key[len(HELD) + 33 :]
             yield Digest(digest), kind.decode(), label.decode()
 

@@ -14,6 +14,7 @@ from cas.catalogue.identity import read_identity
 from cas.catalogue.publish import tidy_up
 from cas.errors import MissingObjectError
 from cas.eventlog import copy_log, log_names
+from cas.learning import Learning
 from cas.refs import open_catalogue
 from cas.sync.ancestry import bring_manifests, find_targets
 from cas.sync.content import Lacking
@@ -71,6 +72,9 @@ def _fill(source: Context, copy: Context, progress: Progress | None) -> None:
             named = {ref.digest for ref in refs}
             tags = [tag for tag in names.tags.values() if tag.digest not in named]
             find_targets(lacking, source.objects, tags)
+            held = list(Learning(copy).kept_digests())
+            trees = [digest for digest, kind, _ in held if kind == "tree"]
+            lacking.find(trees=trees, objects=[digest for digest, _, _ in held])
             lacking.bring()
         writer.flush()
     tidy_up(copy)

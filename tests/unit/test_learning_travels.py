@@ -1,0 +1,98 @@
+"""What the learning log holds goes into a clone with the names, and can be repaired from one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import cas
+from cas.testing.damage import flip
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "skills/look").mkdir(parents=True)
+    (tmp_path / "skills/look/SKILL.md").write_text("look")
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft/SKILL.md").write_text("look twice")
+    with cas.Store.init(tmp_path / "store") as store:
+        store.versions.add("skills", tmp_path / "skills")
+        store.learning.record(
+            cas.Candidate.from_dict(
+                {
+                    "candidate_id": "c1",
+                    "kind": "change",
+                    "status": "open",
+                    "base": "skills@v1:look",
+                    "draft_skill_name": "look",
+                    "draft_id": "d1",
+                }
+            )
+        )
+        store.learning.draft("c1", tmp_path / "draft")
+        store.learning.add_safety_report(
+            cas.SafetyReport.from_dict(
+                {
+                    "skill_name": "look",
+                    "draft_id": "d1",
+                    "report_id": "r1",
+                    "content": {"found": "x" * 200_000},
+                }
+            )
+        )
+        yield store
+
+
+def told(store):
+    learning = store.learning
+    return (
+        [candidate.to_dict() for candidate in learning.list()],
+        [event.to_dict() for event in learning.audit()],
+        json.dumps(learning.safety_report("look", "d1").to_dict()),
+        learning.diff("c1"),
+    )
+
+
+def test_a_clone_has_the_candidates_their_drafts_and_reports(store, tmp_path):
+    with cas.Store.clone(store, tmp_path / "clone") as clone:
+        assert told(clone) == told(store)
+        assert clone.verify().ok
+        assert clone.learning.publish("c1").version.spec == "skills@v2"
+
+
+@pytest.mark.parametrize("harm", ["a record flipped", "a record lost", "all of it lost"])
+def test_a_damaged_learning_log_is_repaired_from_a_copy(store, tmp_path, harm):
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    log = tmp_path / "store/log/learning"
+    records = sorted((log / "records").iterdir())
+    if harm == "a record flipped":
+        flip(records[1], 30)
+    elif harm == "a record lost":
+        records[1].unlink()
+    else:
+        shutil.rmtree(log)
+    store.close()
+    with cas.Store.open(tmp_path / "store") as damaged:
+        assert any("learning" in p.location for p in damaged.verify().problems)
+        done = damaged.repair(tmp_path / "copy")
+        assert done.report.ok, done
+        with cas.Store.open(tmp_path / "copy") as copy:
+            assert told(damaged) == told(copy)
+
+
+def test_without_a_copy_the_sound_beginning_of_a_learning_log_is_kept(store, tmp_path):
+    records = sorted((tmp_path / "store/log/learning/records").iterdir())
+    flip(records[-1], 30)
+    store.close()
+    (tmp_path / "elsewhere").mkdir()
+    with cas.Store.open(tmp_path / "store") as damaged:
+        done = damaged.repair(tmp_path / "elsewhere")
+        assert done.report.ok, done
+        assert any("learning log" in notice for notice in done.notices)
+        assert [candidate.to_dict()["candidate_id"] for candidate in damaged.learning.list()] == [
+            "c1"
+        ]
+        with pytest.raises(cas.NotFoundError):
+            damaged.learning.safety_report("look", "d1")
