@@ -58,6 +58,24 @@ def natural(text: str, option: str) -> int:
     return int(text)
 
 
+def count_from_zero(text: str, option: str) -> int:
+    """Return a whole number of 0 or more."""
+    if not text.isascii() or not text.isdigit():
+        raise wrong(option, f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def share(text: str, option: str) -> float:
+    """Return a share of 0 to 1, such as `0.5`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise wrong(option, f"{text!r} is not a number from 0 to 1")
+    return value
+
+
 def byte_range(text: str, option: str) -> tuple[int | None, int | None]:
     """Return the two ends of `A-B`, as HTTP has them: both inclusive, either may be left out.
 

@@ -185,7 +185,9 @@ class Session:
                 self.out.line(line)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Function], Function]:
+def command(
+    app: typer.Typer, name: str, cls: type[Command] = Command
+) -> Callable[[Function], Function]:
     """Register a function as a command of `app`, with the common options after its own."""
 
     def register(function: Function) -> Function:
@@ -199,7 +201,7 @@ def command(app: typer.Typer, name: str) -> Callable[[Function], Function]:
 
         own = list(inspect.signature(function).parameters.values())[1:]
         _declare(run, function.__doc__, own)
-        app.command(name, cls=Command)(run)
+        app.command(name, cls=cls)(run)
         return function
 
     return register
