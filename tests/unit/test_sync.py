@@ -295,7 +295,7 @@ def test_a_bit_that_flipped_in_a_pack_of_the_source_does_not_travel(pair, tmp_pa
 
 
 def test_two_that_push_to_one_store_at_once_both_arrive_or_conflict(pair, tmp_path):
-    a, b = pair
+    _, b = pair
     with cas.Store.init(tmp_path / "c") as c:
         c.versions.add("videos", tmp_path / "videos", description="another")
         c.versions.add("skills", tmp_path / "videos/video1")
