@@ -25,11 +25,11 @@ STEPS = st.lists(st.one_of(ADD, AGAIN, REMOVE, TAG, UNTAG), max_size=7)
 
 def play(store, steps, base):
     """Do what steps say, where it can be done."""
-    for number, (what, resource, argument) in enumerate(steps):
+    for what, resource, argument in steps:
         spec = f"{resource}@v{argument}"
         try:
             if what == "add":
-                source = base / f"{store.root.name}{number}"
+                source = tempfile.mkdtemp(dir=base)
                 materialise(argument, source)
                 store.versions.add(resource, source)
             elif what == "again":

@@ -11,6 +11,7 @@ import pytest
 
 import cas
 from cas.sync.content import Lacking
+from cas.testing.damage import flip
 from cas.testing.runs import record_run
 from cas.testing.stores import check_names_are_whole, read_state
 from cas.testing.strategies import materialise
@@ -278,3 +279,34 @@ def test_a_clone_while_others_add_is_whole(pair, tmp_path):
                 check_names_are_whole(c)
     finally:
         assert adder.wait() == 0
+
+
+def test_a_bit_that_flipped_in_a_pack_of_the_source_does_not_travel(pair, tmp_path):
+    a, b = pair
+    digest = a.resolve("videos@v1:video1/003.jpg").digest
+    pack, _, offset = a._context.objects.info(digest).location.rpartition(":")
+    flip(tmp_path / "a" / pack, int(offset) + 7)
+    with pytest.raises(cas.CorruptObjectError, match=str(digest)):
+        b.pull(a)
+    assert b.versions.list() == []
+    flip(tmp_path / "a" / pack, int(offset) + 7)
+    b.pull(a)
+    assert b.verify().ok
+
+
+def test_two_that_push_to_one_store_at_once_both_arrive_or_conflict(pair, tmp_path):
+    _, b = pair
+    with cas.Store.init(tmp_path / "c") as c:
+        c.versions.add("videos", tmp_path / "videos", description="another")
+        c.versions.add("skills", tmp_path / "videos/video1")
+    script = "import cas, sys; print(*cas.Store.open(sys.argv[1]).push(sys.argv[2]).conflicts)"
+    pushing = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, tmp_path / name, b.root], stdout=subprocess.PIPE
+        )
+        for name in "ac"
+    ]
+    said = [process.communicate()[0].split() for process in pushing]
+    assert sorted(said) == [[], [b"videos@v1"]]
+    assert [v.spec for v in b.versions.list()] == ["skills@v1", "videos@v1"]
+    assert b.verify().ok
