@@ -1,4 +1,4 @@
-"""`cas import`, `cas export`: old version stores, in and out."""
+"""`cas import`, `cas export`: old version stores and learning folders, in and out."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -19,9 +19,9 @@ app = typer.Typer(rich_markup_mode=None)
 @command(app, "import")
 def import_layout(
     session: Session,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The old version store.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The old folder.")],
 ) -> None:
-    """Take in the versions and seeds of an old version store, without changing it.
+    """Take in an old version store, a learning folder, or both in one, without changing it.
 
     Numbers, gaps, metadata and times stay as they are. All names come in, or none. What is damaged
     there is skipped and said; what the store has already is left alone.
@@ -44,6 +44,12 @@ def _imported(done: "cas.Imported") -> Iterator[str]:
         yield f"{resource}: {count(len(made), 'version')}, {which}"
     for seed in done.seeds:
         yield seed.spec
+    learned = done.learning
+    if learned is not None:
+        brought = _learned(
+            learned.candidates, learned.audit_events, learned.performance, learned.reports
+        )
+        yield f"learning: {brought}" + (f"; {learned.known:,} here already" * bool(learned.known))
     what = f"{count(len(done.versions), 'version')} and {count(len(done.seeds), 'seed')}"
     yield f"imported {what}, {files_and_size(done.files, done.bytes)}" + "".join(
         f"; {count(number, 'name')} {how}"
@@ -55,12 +61,19 @@ def _imported(done: "cas.Imported") -> Iterator[str]:
     )
 
 
+def _learned(candidates: int, events: int, snapshots: int, reports: int) -> str:
+    return (
+        f"{count(candidates, 'candidate')}, {count(events, 'audit event')}, "
+        f"{count(snapshots, 'snapshot')}, {count(reports, 'report')}"
+    )
+
+
 @command(app, "export")
 def export_layout(
     session: Session,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory to make.")],
 ) -> None:
-    """Write all versions and seeds into DIR as an old version store, whole or not at all.
+    """Write versions, seeds and candidates into DIR in the old layouts, whole or not at all.
 
     DIR must not exist or be empty. An import of it gives the same versions and seeds.
     """
@@ -68,9 +81,12 @@ def export_layout(
     with session.progress() as progress:
         done = store.export_layout(directory, progress=progress)
     what = f"{count(len(done.versions), 'version')} and {count(len(done.seeds), 'seed')}"
+    laid = f"{what}, {files_and_size(done.files, done.bytes)} ({done.mode})"
+    lines = [f"{session.out.path(str(done.directory))}: {laid}"]
+    if any(done.learning.values()):
+        lines.append(f"learning: {_learned(*done.learning.values())}")
     session.done(
         done,
-        f"{session.out.path(str(done.directory))}: {what}, "
-        f"{files_and_size(done.files, done.bytes)} ({done.mode})",
+        *lines,
         notices=map(visible, done.notices),
     )

@@ -15,8 +15,10 @@ from cas.checkout.stage import Stage
 from cas.checkout.writers import Writers
 from cas.checkout.writing import AUTO
 from cas.errors import ConflictError, RefusedError, UnsupportedError
+from cas.layouts.board import write_board
 from cas.layouts.laying import Layout
 from cas.layouts.results import Exported
+from cas.learning import Learning
 from cas.manifests import DIR
 from cas.progress import Meter
 from cas.workspace.handles import Handles
@@ -40,8 +42,11 @@ def export_layout(
         (version_from_ref(ref) for resource in refs.resources() for ref in refs.versions(resource)),
         (seed_from_ref(ref) for ref in refs.seeds()),
     )
-    if not layout.versions and not layout.seeds:
-        raise RefusedError(f"the store {context.root} has no versions and no seeds to export")
+    learning = Learning(context)
+    if not layout.versions and not layout.seeds and learning.is_empty():
+        raise RefusedError(
+            f"the store {context.root} has no versions, seeds or candidates to export"
+        )
     tree = layout.tree()
     with Stage(directory) as stage:
         abilities = preflight.probe(stage.fd)
@@ -62,6 +67,8 @@ def export_layout(
             tally = writers.tally
         meter.finish()
         _tell(stage.fd, layout)
+        with Handles(stage.fd) as handles:
+            board = write_board(handles, learning)
         fs.sync_filesystem(stage.fd)
         stage.place(sync=True)
     told = [*layout.notices, *notices(abilities, AUTO, stage.dest)]
@@ -79,6 +86,7 @@ def export_layout(
         bytes=tally.bytes,
         mode=mode_used(AUTO, tally),
         notices=tuple(told),
+        learning=board,
     )
 
 

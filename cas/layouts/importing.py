@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,11 +17,13 @@ from cas.catalogue.version import version_of
 from cas.digest import Digest
 from cas.errors import ConflictError, NotFoundError, RefusedError
 from cas.eventlog import MAX_RECORD
+from cas.layouts.board import Board
 from cas.layouts.known import differences, find, is_equal
 from cas.layouts.links import implied, in_order
 from cas.layouts.results import Imported, Skipped
 from cas.layouts.scan import FoundSeed, FoundVersion, Scan
 from cas.layouts.taking import TakenSeed, Taking
+from cas.learning import Learning
 from cas.manifests import TreeRef, VersionManifest
 from cas.objects import SEED, VERSION
 from cas.workspace.handles import Handles
@@ -63,7 +65,7 @@ def import_layout(
             if not found.recognised:
                 raise RefusedError(
                     f"{root} is no old version store: it has none of videos/, questions/, "
-                    "skills/, prompts/ and seeds/",
+                    "skills/, prompts/ and seeds/, nor the files of a learning folder",
                     path=str(root),
                 )
             with publishing(context) as writer:
@@ -75,9 +77,30 @@ def import_layout(
                     count=len(found.versions) + 2 * len(found.seeds),
                     progress=progress,
                 )
-                return _Import(context, writer, root, found, taking).run()
+                imported = _Import(context, writer, root, found, taking).run()
+            return _with_learning(context, handles, imported) if found.learning else imported
     finally:
         os.close(fd)
+
+
+def _with_learning(context: Context, handles: Handles, imported: Imported) -> Imported:
+    """Take in the learning folder, whole or not at all."""
+    skipped = list(imported.skipped)
+    board = Board(handles, skipped)
+    taken = Learning(context).take_in(
+        candidates=board.candidates(),
+        audit=board.audit(),
+        performance=board.performance(),
+        reports=board.reports(),
+        actor="import",
+    )
+    told = (f"{one} is here already and says something else: it stays" for one in taken.differing)
+    return replace(
+        imported,
+        learning=taken,
+        skipped=tuple(sorted(skipped, key=lambda skip: skip.path)),
+        notices=(*imported.notices, *told),
+    )
 
 
 @dataclass(slots=True)

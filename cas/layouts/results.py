@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cas.paths import path_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from cas.catalogue.seed import Seed
     from cas.catalogue.version import Version
+    from cas.learning import TakenIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Imported:
         bytes: Their bytes.
         new_bytes: Bytes of content that the store did not hold before.
         stored_bytes: What those take there.
+        learning: What came of a learning folder; None where there was none.
     """
 
     directory: Path
@@ -59,6 +62,7 @@ class Imported:
     bytes: int
     new_bytes: int
     stored_bytes: int
+    learning: TakenIn | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` shows."""
@@ -73,6 +77,7 @@ class Imported:
             "bytes": self.bytes,
             "new_bytes": self.new_bytes,
             "stored_bytes": self.stored_bytes,
+            "learning": None if self.learning is None else asdict(self.learning),
         }
 
 
@@ -89,6 +94,7 @@ class Exported:
         bytes: Their bytes.
         mode: How content came: `reflink` if any file shares blocks with the store, else `copy`.
         notices: What else a person should know.
+        learning: How many candidates, audit events, snapshots and reports it holds.
     """
 
     directory: Path
@@ -99,6 +105,7 @@ class Exported:
     bytes: int
     mode: str
     notices: tuple[str, ...] = ()
+    learning: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` shows."""
@@ -111,4 +118,5 @@ class Exported:
             "bytes": self.bytes,
             "mode": self.mode,
             "notices": list(self.notices),
+            "learning": dict(self.learning),
         }

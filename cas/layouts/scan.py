@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cas import fs, names
 from cas.catalogue.draft import PROMPTS, SKILLS, check_parts
 from cas.errors import RefusedError
-from cas.layouts import shape, told
+from cas.layouts import board, shape, told
 from cas.layouts.results import Skipped
 from cas.layouts.told import SEED, VERSION, Told
 from cas.workspace.handles import scan
@@ -85,6 +85,7 @@ class Scan:
 
     Attributes:
         recognised: Whether it is an old layout at all.
+        learning: Whether it is, or holds, a learning folder.
         versions: Its versions.
         seeds: Its seeds.
         skipped: What is in it that is neither, or is damaged.
@@ -98,6 +99,7 @@ class Scan:
         """
         self._handles = handles
         self.recognised = False
+        self.learning = False
         self.versions: list[FoundVersion] = []
         self.seeds: list[FoundSeed] = []
         self.skipped: list[Skipped] = []
@@ -106,7 +108,9 @@ class Scan:
 
     def _top(self, name: bytes, kind: str) -> None:
         known = name in shape.KNOWN or name == shape.SEEDS
-        if known and kind != _FOLDER:
+        if name in board.NAMES:
+            self.recognised = self.learning = True
+        elif known and kind != _FOLDER:
             self._skip(name, _not_a_folder(kind))
         elif name == shape.SEEDS:
             self.recognised = True

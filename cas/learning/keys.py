@@ -22,6 +22,9 @@ HELD: Final = b"held\x00"
 PENDING: Final = b"pending\x00"
 PUBLISHING: Final = b"publishing\x00"
 PERFORMANCE: Final = b"performance\x00"
+REPORT: Final = b"report\x00"
+RECORDED: Final = (ROW, AUDIT, PERFORMANCE, REPORT)
+"""Under these lies all that people and workers recorded."""
 
 
 _MARK: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,10})")

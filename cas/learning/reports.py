@@ -10,7 +10,7 @@ from cas.errors import ConflictError, NotFoundError
 from cas.learning.document import MAX_REPORT, decode_document, encode_document
 from cas.learning.ids import check_file_id
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import HELD, report_id_key, report_prefix
+from cas.learning.keys import HELD, REPORT, report_id_key, report_prefix
 from cas.learning.knowledge_steps import EVAL, INLINE, SAFETY
 from cas.learning.model import EvalReport, SafetyReport
 from cas.learning.rows import iso
@@ -81,7 +81,7 @@ class Reports(Journal):
     def drafts(self, kind: type[SafetyReport | EvalReport]) -> Iterator[tuple[str, str]]:
         """Give each skill and draft that there are reports of a kind on, sorted."""
         before = None
-        prefix = b"report\x00" + _KINDS[kind].encode() + b"\x00"
+        prefix = REPORT + _KINDS[kind].encode() + b"\x00"
         for key, _ in self._state().scan(prefix):
             skill_name, draft_id, _ = key[len(prefix) :].split(b"\x00", 2)
             if (skill_name, draft_id) != before:

@@ -8,7 +8,7 @@ from cas.learning.audit import entries, entry_at
 from cas.learning.document import encode_document
 from cas.learning.ids import check_id
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import Place
+from cas.learning.keys import RECORDED, Place
 from cas.learning.rows import find_row
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Trail(Journal):
             yield event
         if candidate_id is not None and not found:
             find_row(state, candidate_id)
+
+    def is_empty(self) -> bool:
+        """Say whether nothing was ever recorded: no candidate, snapshot or report."""
+        state = self._state()
+        return all(next(state.scan(prefix), None) is None for prefix in RECORDED)
 
     def audit_end(self) -> str:
         """Return a mark for `audit_since`: the end of the audit as it is now."""

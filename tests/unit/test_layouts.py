@@ -824,7 +824,7 @@ def test_a_destination_in_use_is_not_touched(store, old, tmp_path):
 
 
 def test_an_empty_store_has_nothing_to_export(store, tmp_path):
-    with pytest.raises(cas.RefusedError, match="no versions and no seeds"):
+    with pytest.raises(cas.RefusedError, match="no versions, seeds or candidates"):
         store.export_layout(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
