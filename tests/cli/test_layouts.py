@@ -64,4 +64,4 @@ def test_export_writes_what_import_takes(cas, store, old):
 
 
 def test_an_empty_store_is_not_exported(cas, store):
-    assert "no versions and no seeds" in cas("export", "out", code=6).message
+    assert "no versions, seeds or candidates" in cas("export", "out", code=6).message

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cas
@@ -128,22 +128,18 @@ def test_a_version_store_and_a_learning_folder_in_one_come_in_together(store, ol
 
 
 NAMES = st.text("abc-_. é", min_size=1, max_size=6).filter(lambda t: not t.startswith("."))
+NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**60), 2**60)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
     ),
     max_leaves=6,
 )
+FIELDS = st.dictionaries(NAMES.map("x".__add__), JSON, max_size=2)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(
-            st.just("record"), NAMES, st.dictionaries(NAMES.map("x".__add__), JSON, max_size=2)
-        ),
+        st.tuples(st.just("record"), NAMES, FIELDS),
         st.tuples(st.just("move"), st.sampled_from(["queued", "failed"]), JSON),
         st.tuples(st.just("perf"), NAMES, st.integers(0, 5)),
         st.tuples(st.sampled_from(["safety", "eval"]), NAMES, JSON),
@@ -170,9 +166,7 @@ def told(store):
 
 
 @given(steps=STEPS)
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, deadline=None)
 def test_an_import_of_an_export_is_the_same(tmp_path_factory, steps):
     home = tmp_path_factory.mktemp("home")
     with cas.Store.init(home / "a") as a, cas.Store.init(home / "b") as b:
