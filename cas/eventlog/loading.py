@@ -85,8 +85,14 @@ class Loader:
             DamagedLogError: As for `load`.
         """
         while True:
-            # Nothing is folded before it is known to belong to the log.
-            records = list(read_records(self.backend, self.keys, view.position, view.digest))
+            # Nothing is folded before it is known to belong to the log: where there is a newer
+            # snapshot, a stalled writer may have put a record in the place of one that is gone.
+            try:
+                records = list(read_records(self.backend, self.keys, view.position, view.digest))
+            except DamagedLogError:
+                if self.newest_snapshot() == view.newest:
+                    raise
+                return self.load(view)
             if self.newest_snapshot() != view.newest:
                 return self.load(view)
             for record in records:

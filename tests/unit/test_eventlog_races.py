@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 
 from cas.backends import MemoryBackend
-from cas.errors import DiskFullError, EnvironmentFailure, OutcomeUnknownError
+from cas.errors import DiskFullError, EnvironmentFailure, NotFoundError, OutcomeUnknownError
 from cas.eventlog import EventLog, compaction, log, segment
 from cas.eventlog.keys import Keys
+from cas.eventlog.record import write_record
 from cas.testing.stepping import Actor, Order, PowerCutBackend, SteppingBackend
 
 KEYS = Keys("t")
@@ -396,3 +397,20 @@ def test_a_failing_read_before_anything_was_written_is_just_a_failure(backend):
     assert isinstance(actor.error, EnvironmentFailure)
     assert not isinstance(actor.error, OutcomeUnknownError)
     assert whole(backend) == {b"first": b"1;"}
+
+
+def test_a_reader_takes_no_stray_record_in_the_place_of_one_that_is_gone_for_damage(backend):
+    reader, writer = opened(backend), opened(backend)
+    position = reader.refresh()
+    for number in range(4):
+        writer.append(add(str(number)))
+        assert writer.compact()
+    key = KEYS.record(position + 1)
+    with pytest.raises(NotFoundError):
+        backend.get(key)
+    # A writer that stalled before the compactions puts it there, after a record nobody has now.
+    stray, _ = write_record(position + 1, bytes(32), [{"type": "add", "token": "stray"}])
+    assert backend.put_if_absent(key, stray)
+    assert reader.refresh() == writer.position
+    assert reader.state.get(b"stray") is None
+    assert reader.state.get(b"3") is not None
