@@ -30,13 +30,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cas.backends import LocalBackend
-from cas.eventlog import EventLog
+from cas.eventlog import COMPACT_AFTER, EventLog
 from cas.testing import mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ENTRIES = 100_000
+KEPT = 2 * COMPACT_AFTER
 STATUSES = ("queued", "synthesizing", "draft_ready", "published", "failed")
 
 
@@ -98,7 +99,7 @@ class Sqlite:
 
 
 class Bare:
-    """What the system takes for a record: written, synced, linked, synced; and its folder."""
+    """What the system takes for a record: written, synced, linked, synced; its folder; deleted."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "bare/records").mkdir(parents=True)
@@ -119,6 +120,8 @@ class Bare:
             os.fsync(fd)
             os.fsync(at)
             os.close(fd)
+            if self.count > KEPT:
+                os.unlink(f"{self.count - KEPT}", dir_fd=at)
 
     def close(self) -> None:
         os.close(self.records)
@@ -258,7 +261,7 @@ def size(folder: Path, total: int, batch: int, single: int) -> None:
         spent: dict[str, list[float]] = {"batches": [], "single": []}
         changed = 0
 
-        def write(many: list[dict[str, object]], kind: str) -> None:
+        def write(log: EventLog, many: list[dict[str, object]], kind: str) -> None:
             start = time.perf_counter()
             log.append(lambda state, position: many)
             spent[kind].append((time.perf_counter() - start) * 1e3)
@@ -269,10 +272,10 @@ def size(folder: Path, total: int, batch: int, single: int) -> None:
             many.append(event)
             changed += 1024 + 60
             if number > total - single:
-                write(many, "single")
+                write(log, many, "single")
                 many = []
             elif len(many) == batch or number == total - single:
-                write(many, "batches")
+                write(log, many, "batches")
                 many = []
         written = backend.written
         say(
