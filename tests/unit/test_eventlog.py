@@ -13,7 +13,7 @@ from cas.errors import (
     NewerFormatError,
     RefusedError,
 )
-from cas.eventlog import COMPACT_AFTER, MAX_RECORD, EventLog, log
+from cas.eventlog import COMPACT_AFTER, MAX_RECORD, EventLog, upkeep
 from cas.eventlog.keys import Keys
 from cas.eventlog.sealed import FORMAT, seal
 
@@ -126,7 +126,7 @@ def test_the_tail_is_compacted_by_itself():
 
 
 def test_a_tail_of_large_records_is_compacted_sooner(monkeypatch):
-    monkeypatch.setattr(log, "COMPACT_BYTES", 10_000)
+    monkeypatch.setattr(upkeep, "COMPACT_BYTES", 20_000)
     backend = MemoryBackend()
     log_ = created(backend)
     for number in range(12):
@@ -266,7 +266,7 @@ def test_segments_stay_few_however_large_each_addition_is(size):
 
 
 def test_a_tail_of_many_events_is_compacted_sooner(monkeypatch):
-    monkeypatch.setattr(log, "COMPACT_EVENTS", 100)
+    monkeypatch.setattr(upkeep, "COMPACT_EVENTS", 100)
     backend = MemoryBackend()
     log_ = created(backend)
     for number in range(10):
