@@ -143,6 +143,9 @@ def publish(loader: Loader, snapshot: Snapshot) -> bool:
     """
     backend, keys = loader.backend, loader.keys
     key = keys.snapshot(snapshot.sequence)
+    if snapshot.previous > loader.published:
+        # Whoever made that one may have been killed before it was durable, and it must stay.
+        backend.settle([keys.snapshot(snapshot.previous)])
     if backend.put_if_absent(key, snapshot.to_bytes()):
         return True
     try:

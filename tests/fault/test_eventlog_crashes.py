@@ -101,3 +101,26 @@ def test_what_was_acknowledged_survives_a_crash_at_any_step(tmp_path, prepared, 
         shutil.rmtree(place)
     assert any(merged)
     assert number > 60
+
+
+def test_a_snapshot_is_durable_before_another_is_made_from_it(tmp_path, prepared):
+    for number, injection in enumerate(faults.every_crash()):
+        root = tmp_path / f"s{number}"
+        shutil.copytree(prepared, root)
+        with Disk(root) as disk:
+            backend = LocalBackend(root)
+            told = ["first"]
+            log = EventLog(backend, "t", fold)
+            append(log, ["one"], told)
+            with injection:
+                log.compact()
+            # Another process finds what the killed one left, and relies on it.
+            log = EventLog(backend, "t", fold)
+            append(log, ["two"], told)
+            log.compact()
+            backend.close()
+            disk.cut()
+        backend = LocalBackend(root)
+        check_holds(backend, told)
+        backend.close()
+    assert number > 10
