@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import random
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from cas.backends import LocalBackend
 from cas.eventlog import EventLog, blocks, segment, tiers, upkeep
-from cas.testing import faults
+from cas.testing import faults, mounts
 from cas.testing.power_cut import Disk
 
 EVERY = 3
@@ -124,3 +128,59 @@ def test_a_snapshot_is_durable_before_another_is_made_from_it(tmp_path, prepared
         check_holds(backend, told)
         backend.close()
     assert number > 10
+
+
+# Dies without a chance to close or sync anything after its last acknowledgement.
+WRITER = """
+import sys
+from cas.backends import LocalBackend
+from cas.eventlog import EventLog, segment, tiers, upkeep
+
+segment.BLOCK, tiers._SMALLEST = 400, 500
+upkeep.AT_ONCE, upkeep.STEP, upkeep.DELETIONS = 600, 3000, 2
+
+def fold(state, event, position, index):
+    key = event["token"].encode()
+    state.put(key, (state.get(key) or b"") + b"x" * 250)
+
+log = EventLog(LocalBackend(sys.argv[1]), "t", fold, compact_after=3)
+for number in range(150):
+    token = f"t{number}"
+    log.append(lambda state, position: [{"type": "add", "token": token}])
+    print(token, len(log._upkeep._merges), flush=True)
+    if number % 11 == 10:
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", mounts.SAFE)
+def test_a_log_survives_power_cuts_of_real_filesystems(tmp_path, kind):
+    with contextlib.ExitStack() as stack:
+        try:
+            mount = stack.enter_context(mounts.mounted(kind, tmp_path))
+        except mounts.Unavailable as reason:
+            pytest.skip(str(reason))
+        root = mount.path / "s"
+        backend = LocalBackend(root, create=True)
+        EventLog.create(backend, "t", fold, [{"type": "add", "token": "first"}])
+        backend.close()
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", WRITER, root]
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            told, merging = ["first"], 0
+            for _ in range(13):
+                for _ in range(11):
+                    token, merges = process.stdout.readline().split()
+                    told.append(token)
+                    merging += int(merges)
+                with mounts.after_power_cut(mount, tmp_path) as copy:
+                    backend = LocalBackend(copy / root.name)
+                    log = check_holds(backend, told)
+                    append(log, ["next"], [])
+                    del log
+                    gc.collect()
+                    backend.close()
+                process.stdin.write("\n")
+                process.stdin.flush()
+        assert merging > 10
