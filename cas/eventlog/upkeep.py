@@ -81,7 +81,7 @@ class Upkeep:
             if quota < STEP:
                 return view  # that was enough for one append
         else:
-            self._delete(max(len(self._garbage) - DELETIONS, 0))
+            self._delete_some()
             quota += STEP
         return self._go_on(view, quota) if self._merges else view
 
@@ -100,7 +100,8 @@ class Upkeep:
     def _follow(self, view: View, previous: Snapshot) -> View:
         """Take on what there is to do after this process has published a snapshot."""
         self._garbage = garbage(self._loader, view.base, previous)[::-1]
-        self._delete(LITTER)
+        while len(self._garbage) > LITTER:
+            self._loader.backend.delete(self._garbage.pop())
         self._merges = [merge for merge in self._merges if self._lives(merge, view)]
         busy = {place for merge in self._merges for place in merge.places(view) or ()}
         found = crowded([info.plain for info in view.base.segments], busy)
@@ -138,10 +139,13 @@ class Upkeep:
         self._merges.pop()
         return view if published is None else self._follow(published, view.base)
 
-    def _delete(self, left: int) -> None:
-        """Delete what nobody needs any more, up to a rest."""
-        while len(self._garbage) > left:
-            self._loader.backend.delete(self._garbage.pop())
+    def _delete_some(self) -> None:
+        """Delete some of what nobody needs any more, and of large files one."""
+        for _ in range(min(DELETIONS, len(self._garbage))):
+            key = self._garbage.pop()
+            self._loader.backend.delete(key)
+            if key.startswith(self._loader.keys.segments):
+                return
 
 
 def measure(view: View) -> tuple[int, ...]:
