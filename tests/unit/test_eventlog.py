@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
 from cas.backends import LocalBackend, MemoryBackend
+from cas.backends.reader import LocalReader
 from cas.errors import (
     ConflictError,
     EnvironmentFailure,
@@ -14,6 +16,7 @@ from cas.errors import (
     RefusedError,
 )
 from cas.eventlog import COMPACT_AFTER, MAX_RECORD, EventLog, upkeep
+from cas.eventlog.blocks import BLOCK
 from cas.eventlog.keys import Keys
 from cas.eventlog.sealed import FORMAT, seal
 
@@ -273,3 +276,27 @@ def test_a_tail_of_many_events_is_compacted_sooner(monkeypatch):
         events = [put(f"k{number}.{index}") for index in range(30)]
         log_.append(lambda state, position, events=events: events)
     assert len(list(backend.list(KEYS.snapshots))) == 2
+
+
+def test_a_prefix_reads_only_the_blocks_that_hold_it(tmp_path, monkeypatch):
+    backend = LocalBackend(tmp_path / "s", create=True)
+    log_ = created(backend)
+    for part in range(30):
+        events = [put(f"{part:02d}/{number:03d}", os.urandom(200)) for number in range(200)]
+        log_.append(lambda state, position, events=events: events)
+    log_.compact(full=True)
+    log_ = EventLog(backend, "t", fold)
+    log_.refresh()
+    reads = []
+    read_at = LocalReader.read_at
+    monkeypatch.setattr(
+        LocalReader, "read_at", lambda *args: reads.append(args[2]) or read_at(*args)
+    )
+    assert len(list(log_.state.scan(b"07/"))) == 200
+    blocks_below = 200 * 220 // BLOCK + 2
+    assert len(reads) <= blocks_below + 2
+    assert sum(reads) < log_._current().layers.segments[0].info.size / 8
+    del reads[:]
+    assert next(log_.state.scan(b"", reverse=True))[0] == b"first"
+    assert log_.state.get(b"29/150") is not None
+    assert len(reads) <= 4
