@@ -143,7 +143,12 @@ class EventLog:
                 self.refresh()
                 view = self._current()
                 before = measure(view)
-                appended = self._try_append(view, decide)
+                try:
+                    appended = self._try_append(view, decide)
+                except DiskFullError:
+                    if self._upkeep.drop():
+                        continue  # a merge that is under way took the space
+                    raise
                 if appended is not None:
                     break
                 lost += 1

@@ -51,12 +51,16 @@ class Upkeep:
         """Free what merges have written."""
         self.drop()
 
-    def drop(self) -> None:
-        """Forget all that was begun; another append, of whichever process, begins it anew."""
-        for merge in self._merges:
+    def drop(self) -> bool:
+        """Forget all that was begun; another append, of whichever process, begins it anew.
+
+        Returns:
+            Whether that gave space back.
+        """
+        merges, self._merges, self._garbage = self._merges, [], []
+        for merge in merges:
             merge.discard()
-        self._merges = []
-        self._garbage = []
+        return bool(merges)
 
     def after_append(self, view: View, before: tuple[int, ...], size: int) -> View:
         """Do what is due after an append, or a piece of what is left to do.

@@ -225,6 +225,19 @@ def test_a_merge_that_fails_fails_no_append_and_takes_nothing_away(backend, plac
     assert len([key for key in whole(backend) if key.startswith(b"mine")]) == 1
 
 
+def test_on_a_full_disk_a_merge_gives_its_space_to_the_append(backend):
+    log_ = with_a_merge(backend)
+    state = whole(backend)
+    actor = Actor(lambda: fill(log_, 1, "mine"))
+    while not (actor.call[0] == "put_if_absent" and "/records/" in actor.call[1]):
+        actor.step()
+    actor.step(Order.FULL)
+    actor.finish()
+    assert actor.error is None
+    assert running(log_) == []
+    assert len(whole(backend)) == len(state) + 1
+
+
 @pytest.mark.parametrize("count", [1, merging.AHEAD - 1, merging.AHEAD, 3 * merging.AHEAD])
 def test_a_merge_that_stalls_before_it_is_published_harms_no_snapshot(backend, count):
     log_ = with_a_merge(backend)
