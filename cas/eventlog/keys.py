@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cas.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cas.backends import Backend
 
 DIGITS = 20
@@ -55,14 +57,19 @@ def numbers(backend: Backend, prefix: str) -> list[int]:
 
     What has no such name was not made by a log and is passed over.
     """
+    return sorted(
+        int(name)
+        for name in names(backend, prefix)
+        if len(name) == DIGITS and name.isascii() and name.isdigit()
+    )
+
+
+def names(backend: Backend, prefix: str) -> Iterable[str]:
+    """Return what is below a prefix, without it and in no order."""
     local = backend.local
     if local is not None:
-        names = local.names(prefix[:-1])
-    else:
-        names = [entry.key[len(prefix) :] for entry in backend.list(prefix)]
-    return sorted(
-        int(name) for name in names if len(name) == DIGITS and name.isascii() and name.isdigit()
-    )
+        return local.names(prefix[:-1])
+    return [entry.key[len(prefix) :] for entry in backend.list(prefix)]
 
 
 def exists(backend: Backend, key: str) -> bool:

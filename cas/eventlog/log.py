@@ -18,13 +18,14 @@ from cas.errors import (
     environment_failure,
 )
 from cas.eventlog.check import LogFinding, check
-from cas.eventlog.compaction import compact, sweep
+from cas.eventlog.compaction import compact, garbage
 from cas.eventlog.head import Head, write_head
 from cas.eventlog.keys import Keys
 from cas.eventlog.loading import Loader
 from cas.eventlog.record import NO_DIGEST, Event, write_record
 from cas.eventlog.snapshot import BEGINNING
 from cas.eventlog.state import Draft, Layered, State, scan
+from cas.eventlog.upkeep import COMPACT_AFTER, Upkeep, measure
 from cas.eventlog.view import Fold, View, fold_record
 
 if TYPE_CHECKING:
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
 
 Decide = Callable[[State, int], Sequence[Event]]
 """Given the state and its position, says what to append; raises to refuse, or returns nothing."""
-
-COMPACT_AFTER = 64
-"""Records after the newest snapshot that make it worth a new one."""
-COMPACT_EVENTS = 1024
-"""Events in them that do: a process that begins has to fold them all."""
-COMPACT_BYTES = 1 << 20
-"""Bytes of them that do."""
 
 _TRIES = 3
 _PAUSE = 0.02
@@ -79,8 +73,8 @@ class EventLog:
         self._backend = backend
         self._keys = Keys(name)
         self._fold = fold
-        self._compact_after = compact_after
         self._loader = Loader(backend, self._keys, fold)
+        self._upkeep = Upkeep(self._loader, compact_after)
         self._lock = threading.RLock()
         self._view: View | None = None
         self.state: State = _Now(self._current, self._recover)
@@ -157,18 +151,20 @@ class EventLog:
             while True:
                 self.refresh()
                 view = self._current()
-                before = _tail(view)
-                appended = self._try_append(view, decide)
+                before = measure(view)
+                try:
+                    appended = self._try_append(view, decide)
+                except DiskFullError:
+                    if self._upkeep.drop():
+                        continue  # a merge that is under way took the space
+                    raise
                 if appended is not None:
                     break
                 lost += 1
                 # Who lost more often waits less: so nobody starves, and fewer sync in vain.
                 time.sleep(random.uniform(0, _PAUSE) / lost)  # noqa: S311 - no secret
-            if appended.events and self._is_due(before):
-                try:
-                    self.compact()
-                except (CasError, OSError):
-                    pass  # the record is there; the next append that finds it due tries again
+            if appended.events:
+                self._keep_up(before)
             return appended
 
     def compact(self, *, full: bool = False) -> bool:
@@ -192,10 +188,10 @@ class EventLog:
             compacted = compact(self._loader, view, full=full)
             if compacted is None:
                 return False
-            self._view = compacted
-            self._loader.published = compacted.base.sequence
-            self._write_head(compacted.position, compacted.digest)
-            sweep(self._loader, compacted.base, view.base)
+            self._upkeep.drop()
+            self._adopt(compacted)
+            for key in garbage(self._loader, compacted.base, view.base):
+                self._backend.delete(key)
             return True
 
     def check(self) -> Iterator[LogFinding]:
@@ -334,26 +330,24 @@ class EventLog:
             identity=record.identity.hex(),
         )
 
-    def _is_due(self, before: tuple[int, ...]) -> bool:
-        """Say whether the tail grew past a threshold or a doubling of it since it was measured.
+    def _keep_up(self, before: tuple[int, ...]) -> None:
+        """Do a bounded piece of what keeps the log quick to open."""
+        view = self._current()
+        try:
+            self._adopt(self._upkeep.after_append(view, before, max(view.size - before[2], 0)))
+        except (CasError, OSError):
+            self._upkeep.drop()  # the record is there; a later append begins anew
 
-        So the writer of one record among many compacts, not all that see a long tail; if it dies
-        over it, the one that doubles the tail does.
-        """
-        limits = (self._compact_after, COMPACT_EVENTS, COMPACT_BYTES)
-        return any(
-            (now // limit).bit_length() > (then // limit).bit_length()
-            for then, now, limit in zip(before, _tail(self._current()), limits, strict=True)
-        )
+    def _adopt(self, view: View) -> None:
+        """Go on with the same state on a snapshot that this process has published."""
+        if view is not self._view:
+            self._view = view
+            self._loader.published = view.base.sequence
+            self._write_head(view.position, view.digest)
 
     def _write_head(self, position: int, digest: bytes) -> None:
         """Say how far the log reaches for good; others may have gone further."""
         write_head(self._backend, self._keys, Head(position, digest, self._loader.published))
-
-
-def _tail(view: View) -> tuple[int, ...]:
-    """Measure what follows the newest snapshot: records, events, bytes."""
-    return view.position - view.base.position, view.events, view.size
 
 
 class _Now:

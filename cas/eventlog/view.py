@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from cas.errors import (
     RefusedError,
 )
 from cas.eventlog.record import IDENTITY_SIZE, MAX_RECORD, read_record
+from cas.eventlog.segment import weight
 from cas.eventlog.state import Draft, Layered, MutableState
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class View:
         position: The last record read.
         digest: Its digest.
         identities: Those of the records after `base`.
-        size: Bytes of the records after `base`.
+        size: Bytes of the records after `base`, and of the keys and values that they changed.
         events: Events in them.
         durable: Up to here records are known to survive a power cut.
     """
@@ -98,7 +100,8 @@ class View:
         """Take over a record that was folded into a draft above this view."""
         self.layers.changes.absorb(draft.changes)
         self.identities.append(record.identity)
-        self.size += record.size
+        changed = draft.changes.table
+        self.size += record.size + sum(itertools.starmap(weight, changed.items()))
         self.events += len(record.events)
         self.digest = record.digest
         self.position = record.number

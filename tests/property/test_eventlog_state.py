@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cas.backends import MemoryBackend
 from cas.errors import RefusedError
-from cas.eventlog import EventLog, blocks, compaction, segment
-from cas.eventlog.compaction import FAN, plan, tier
+from cas.eventlog import EventLog, blocks, compaction, segment, tiers, upkeep
 from cas.eventlog.runs import after, live, merge
+from cas.eventlog.tiers import FAN, crowded, plan, tier
 
 KNOWN = 7
 KEYS = st.binary(min_size=1, max_size=3) | st.sampled_from(
@@ -32,7 +32,10 @@ def small(monkeypatch):
     monkeypatch.setattr(blocks, "_WORTH", 100)
     monkeypatch.setattr(segment, "KNOWN", KNOWN)
     monkeypatch.setattr(compaction, "KNOWN", KNOWN)
-    monkeypatch.setattr(compaction, "_SMALLEST", 500)
+    monkeypatch.setattr(tiers, "_SMALLEST", 500)
+    monkeypatch.setattr(upkeep, "AT_ONCE", 1000)
+    monkeypatch.setattr(upkeep, "STEP", 300)
+    monkeypatch.setattr(upkeep, "SHARE", 0)
 
 
 def fold(state, event, position, index):
@@ -125,9 +128,38 @@ def test_segments_stay_few_and_bytes_are_rewritten_seldom(sizes):
         start = plan(kept, size)
         kept[start:] = [sum(kept[start:]) + size]
         written += kept[-1]
-        tiers = tier(sum(sizes)) + 1
-        assert len(kept) <= (FAN - 1) * tiers
-    assert written <= sum(sizes) * (tiers + 1)
+        levels = tier(sum(sizes)) + 1
+        assert len(kept) <= (FAN - 1) * levels
+    assert written <= sum(sizes) * (levels + 1)
+
+
+@given(st.lists(st.integers(500, 3000), min_size=1, max_size=300), st.integers(0, 20_000))
+def test_the_same_holds_where_large_merges_come_later(sizes, limit):
+    kept, written = [], 0
+    for size in sizes:
+        start = plan(kept, size, limit)
+        assert start == len(kept) or sum(kept[start:]) + size <= limit
+        kept[start:] = [sum(kept[start:]) + size]
+        written += kept[-1]
+        while found := crowded(kept):
+            start, stop, count = found
+            assert count >= FAN
+            kept[start:stop] = [sum(kept[start:stop])]
+            written += kept[start]
+        levels = tier(sum(sizes)) + 1
+        assert len(kept) <= (FAN - 1) * levels
+    assert written <= sum(sizes) * (levels + 1)
+
+
+@given(st.lists(st.integers(0, 40_000), max_size=40), st.sets(st.integers(0, 39)))
+def test_crowded_segments_are_neighbours_that_nobody_merges(sizes, busy):
+    found = crowded(sizes, busy)
+    if found is None:
+        return
+    start, stop, count = found
+    assert stop - start >= count >= FAN
+    assert max(map(tier, sizes[stop - count : stop])) == tier(sizes[stop - 1])
+    assert not busy & set(range(start, stop))
 
 
 @pytest.mark.parametrize(

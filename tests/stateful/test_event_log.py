@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cas import fs
 from cas.backends import LocalBackend, MemoryBackend
 from cas.errors import ConflictError, DiskFullError, EnvironmentFailure, OutcomeUnknownError
-from cas.eventlog import EventLog, blocks, compaction, log, segment
+from cas.eventlog import EventLog, blocks, compaction, log, segment, tiers, upkeep
 from cas.eventlog.record import read_record
 from cas.testing.stepping import Actor, Order, PowerCutBackend, SteppingBackend
 
@@ -28,11 +28,17 @@ KNOWN = 6
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Make everything happen early: blocks of few entries, few identities, no pauses."""
+    """Make everything happen early: small blocks and pieces, few identities, no pauses."""
     monkeypatch.setattr(segment, "BLOCK", 120)
     monkeypatch.setattr(segment, "KNOWN", KNOWN)
     monkeypatch.setattr(compaction, "KNOWN", KNOWN)
     monkeypatch.setattr(blocks, "_WORTH", 100)
+    monkeypatch.setattr(tiers, "_SMALLEST", 100)
+    monkeypatch.setattr(upkeep, "AT_ONCE", 400)
+    monkeypatch.setattr(upkeep, "STEP", 150)
+    monkeypatch.setattr(upkeep, "SHARE", 0)
+    monkeypatch.setattr(upkeep, "DELETIONS", 1)
+    monkeypatch.setattr(upkeep, "LITTER", 4)
     monkeypatch.setattr(log, "_PAUSE", 0)
     monkeypatch.setattr(fs, "fsync", lambda fd: None)
     monkeypatch.setattr(fs, "fsync_dir", lambda directory: None)

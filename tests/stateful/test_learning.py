@@ -25,7 +25,7 @@ from cas.errors import (
     OutcomeUnknownError,
     UnknownCandidateError,
 )
-from cas.eventlog import compaction, log, segment
+from cas.eventlog import log, segment, tiers, upkeep
 from cas.eventlog.record import read_record
 from cas.learning import Candidate, Learning, PerformanceSnapshot, SafetyReport
 from cas.learning.document import decode_document
@@ -43,7 +43,9 @@ DRAFTED = {"draft_ready", "in_review", "approved", "published"}
 def small(monkeypatch):
     """Make everything happen early, without pauses."""
     monkeypatch.setattr(segment, "BLOCK", 200)
-    monkeypatch.setattr(compaction, "_SMALLEST", 400)
+    monkeypatch.setattr(tiers, "_SMALLEST", 400)
+    monkeypatch.setattr(upkeep, "AT_ONCE", 600)
+    monkeypatch.setattr(upkeep, "STEP", 3000)
     monkeypatch.setattr(log, "_PAUSE", 0)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
 from cas.backends import LocalBackend, MemoryBackend
+from cas.backends.reader import LocalReader
 from cas.errors import (
     ConflictError,
     EnvironmentFailure,
     NewerFormatError,
     RefusedError,
 )
-from cas.eventlog import COMPACT_AFTER, MAX_RECORD, EventLog, log
+from cas.eventlog import COMPACT_AFTER, MAX_RECORD, EventLog, upkeep
+from cas.eventlog.blocks import BLOCK
 from cas.eventlog.keys import Keys
 from cas.eventlog.sealed import FORMAT, seal
 
@@ -126,7 +129,7 @@ def test_the_tail_is_compacted_by_itself():
 
 
 def test_a_tail_of_large_records_is_compacted_sooner(monkeypatch):
-    monkeypatch.setattr(log, "COMPACT_BYTES", 10_000)
+    monkeypatch.setattr(upkeep, "COMPACT_BYTES", 20_000)
     backend = MemoryBackend()
     log_ = created(backend)
     for number in range(12):
@@ -266,10 +269,34 @@ def test_segments_stay_few_however_large_each_addition_is(size):
 
 
 def test_a_tail_of_many_events_is_compacted_sooner(monkeypatch):
-    monkeypatch.setattr(log, "COMPACT_EVENTS", 100)
+    monkeypatch.setattr(upkeep, "COMPACT_EVENTS", 100)
     backend = MemoryBackend()
     log_ = created(backend)
     for number in range(10):
         events = [put(f"k{number}.{index}") for index in range(30)]
         log_.append(lambda state, position, events=events: events)
     assert len(list(backend.list(KEYS.snapshots))) == 2
+
+
+def test_a_prefix_reads_only_the_blocks_that_hold_it(tmp_path, monkeypatch):
+    backend = LocalBackend(tmp_path / "s", create=True)
+    log_ = created(backend)
+    for part in range(30):
+        events = [put(f"{part:02d}/{number:03d}", os.urandom(200)) for number in range(200)]
+        log_.append(lambda state, position, events=events: events)
+    log_.compact(full=True)
+    log_ = EventLog(backend, "t", fold)
+    log_.refresh()
+    reads = []
+    read_at = LocalReader.read_at
+    monkeypatch.setattr(
+        LocalReader, "read_at", lambda *args: reads.append(args[2]) or read_at(*args)
+    )
+    assert len(list(log_.state.scan(b"07/"))) == 200
+    blocks_below = 200 * 220 // BLOCK + 2
+    assert len(reads) <= blocks_below + 2
+    assert sum(reads) < log_._current().layers.segments[0].info.size / 8
+    del reads[:]
+    assert next(log_.state.scan(b"", reverse=True))[0] == b"first"
+    assert log_.state.get(b"29/150") is not None
+    assert len(reads) <= 4
