@@ -8,8 +8,12 @@ INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    """Run the command line of this process and exit."""
-    sys.exit(_flushed(main(sys.argv[1:])))
+    """Run the command line of this process and exit.
+
+    At once: whatever a command opens is closed when it returns, and to take the interpreter apart
+    would take longer than many a command.
+    """
+    os._exit(_flushed(main(sys.argv[1:])))
 
 
 def main(arguments: list[str]) -> int:
