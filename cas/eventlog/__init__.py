@@ -5,10 +5,8 @@ an ordered map, which compaction keeps in snapshots. See `docs/format.md`, "The 
 """
 
 from cas.eventlog.check import LogFinding
-from cas.eventlog.copying import copy_log, log_names
 from cas.eventlog.log import Appended, Decide, EventLog
 from cas.eventlog.record import MAX_RECORD, Event, Record
-from cas.eventlog.salvage import Salvaged, salvage
 from cas.eventlog.state import MutableState, State
 from cas.eventlog.upkeep import COMPACT_AFTER
 from cas.eventlog.view import Fold
@@ -24,9 +22,5 @@ __all__ = [
     "LogFinding",
     "MutableState",
     "Record",
-    "Salvaged",
     "State",
-    "copy_log",
-    "log_names",
-    "salvage",
 ]

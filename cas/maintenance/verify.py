@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from cas.catalogue.context import doing
 from cas.errors import DamagedLogError
 from cas.eventlog import LogFinding
-from cas.learning import LEARNING, Learning
 from cas.maintenance import cursor
 from cas.maintenance.proving import Extent, Proven, anywhere, named, prove, units
 from cas.maintenance.reach import Reach, Root, affected, split
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from cas.catalogue.context import Context
     from cas.catalogue.resolve import Resolved
+    from cas.learning import Learning
     from cas.progress import Progress
     from cas.workspace import DirectoryCheck
 
@@ -71,6 +71,8 @@ def verify_store(
     roots: list[Root] = []
 
     def check_the_rest() -> Iterator[None]:
+        from cas.learning import LEARNING, Learning  # late: workers are at work by now
+
         learning = Learning(context)
         for log, findings, found in (
             (CATALOGUE, context.refs.check(), reach.roots(context.refs)),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cas.catalogue.context import now
-from cas.eventlog import EventLog, salvage
+from cas.eventlog import EventLog
+from cas.eventlog.salvage import salvage
 from cas.repair.quarantine import free_key, local_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cas.catalogue.context import Context
-    from cas.eventlog import Event, Fold, LogFinding, Salvaged
+    from cas.eventlog import Event, Fold, LogFinding
+    from cas.eventlog.salvage import Salvaged
     from cas.repair.result import Diary
 
 

@@ -13,7 +13,7 @@ from cas.catalogue.founding import building
 from cas.catalogue.identity import read_identity
 from cas.catalogue.publish import tidy_up
 from cas.errors import MissingObjectError
-from cas.eventlog import copy_log, log_names
+from cas.eventlog.copying import copy_log, log_names
 from cas.learning import Learning
 from cas.refs import open_catalogue
 from cas.sync.ancestry import bring_manifests, find_targets
