@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from cas.learning import Published as Published
     from cas.learning import SafetyReport as SafetyReport
     from cas.learning import TakenIn as TakenIn
+    from cas.maintenance.gc import Collected as Collected
+    from cas.maintenance.repack import Repacked as Repacked
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
     from cas.maintenance.verify import verify_workspace as verify_workspace
@@ -100,6 +102,8 @@ _HOME = {
         "cas.layouts": "Exported Imported Skipped",
         "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
         "PerformanceSnapshot Published SafetyReport TakenIn",
+        "cas.maintenance.gc": "Collected",
+        "cas.maintenance.repack": "Repacked",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cas.digest import Digest
     from cas.layouts import Exported, Imported
     from cas.learning import Learning
+    from cas.maintenance.gc import Collected
+    from cas.maintenance.repack import Repacked
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
     from cas.repair import Repaired
@@ -493,6 +495,68 @@ class Store:
             path = Path(directory)
             check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
             return directory_report(check, path)
+
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        dry_run: bool = False,
+        budget: float | None = None,
+        progress: Progress | None = None,
+    ) -> Collected:
+        """Remove objects that nothing needs any more, and second copies of others.
+
+        Needed is what versions and seeds reach, where tags point, what the learning log and the
+        workspaces on record hold, and all of it that lost its name less than `grace` ago. What
+        never had a name stays as long after it was placed. Others may read and write meanwhile;
+        who publishes waits while it sweeps.
+
+        Args:
+            grace: Seconds; by default 14 days.
+            dry_run: Only say what would go.
+            budget: Begin to remove nothing more after so many seconds.
+            progress: Called with what was done so far.
+
+        Raises:
+            DamagedError: Something is damaged or lost, so nobody can say what it needs.
+            BusyError: Someone publishes and does not end.
+        """
+        from cas.maintenance.gc import GRACE, collect
+
+        with doing("collecting garbage"):
+            return collect(
+                self._context,
+                grace=GRACE if grace is None else grace,
+                dry_run=dry_run,
+                budget=budget,
+                progress=progress,
+            )
+
+    def repack(
+        self,
+        *,
+        level: int | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Repacked:
+        """Write small packs anew as fewer and fuller ones; no object changes.
+
+        Others may read and add meanwhile. It may be interrupted at any point.
+
+        Args:
+            level: Write all packs anew, compressed at this level of zstd, from 1 to 19; higher ones
+                take longer and save more.
+            dry_run: Only say what it would write and how much space that takes.
+            progress: Called with what was done so far.
+
+        Raises:
+            RefusedError: There is no such level.
+            DiskFullError: There is too little space; nothing is lost.
+        """
+        from cas.maintenance.repack import repack_store
+
+        with doing("repacking"):
+            return repack_store(self._context, level=level, dry_run=dry_run, progress=progress)
 
     def repair(
         self,

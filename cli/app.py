@@ -28,6 +28,8 @@ COMMANDS = {
     "verify": "checks",
     "tag": "tags",
     "stats": "stores",
+    "gc": "cleaning",
+    "repack": "cleaning",
     "repair": "repairs",
     "push": "transfers",
     "pull": "transfers",

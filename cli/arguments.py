@@ -4,6 +4,7 @@ Each function takes what was typed and the option it was typed for, and ends in 
 (exit code 2) that names the option where the text does not read.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -37,7 +38,10 @@ def duration(text: str, option: str) -> float:
     parts = _DURATION.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise wrong(option, f"{text!r} is not a time such as 90s, 10m, 1h30m or 14d")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds == math.inf:
+        raise wrong(option, f"{text!r} is longer than any clock runs")
+    return seconds
 
 
 def percentage(text: str, option: str) -> float:

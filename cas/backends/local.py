@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from cas import fs
 from cas.backends import reserve
-from cas.backends.directories import GROUP_READ, GROUP_WRITE, Directories, create_root
+from cas.backends.directories import GROUP_READ, GROUP_WRITE, TMP, Directories, create_root
 from cas.backends.protocol import Entry, Missing, check_key, check_prefix, is_key
 from cas.backends.reader import LocalReader
-from cas.backends.staging import LocalStaging, create_named
+from cas.backends.staging import LocalStaging, create_named, sweep
 from cas.errors import (
     DiskFullError,
     EnvironmentFailure,
@@ -321,6 +321,19 @@ class LocalBackend:
                 os.close(self._directories.open(check_key(key), durable=True))
             except OSError as error:
                 self._fail(error, "making a folder of the store", key)
+
+    def sweep(self) -> None:
+        """Delete the temporary files of processes that were killed."""
+        try:
+            fd = self._directories.open(TMP, durable=False, make=False)
+            try:
+                sweep(fd)
+            finally:
+                os.close(fd)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._fail(error, "sweeping temporary files of the store", TMP)
 
     def create_reserve(self) -> None:
         """Set space aside that `release_reserve` gives back when the disk is full."""

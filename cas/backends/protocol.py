@@ -192,6 +192,9 @@ class LocalFiles(Protocol):
     def make_directories(self, keys: Iterable[str]) -> None:
         """Make directories, durably, for keys to lie in; existing ones are fine."""
 
+    def sweep(self) -> None:
+        """Delete the temporary files of processes that were killed."""
+
     def create_reserve(self) -> None:
         """Set space aside that `release_reserve` gives back when the disk is full."""
 

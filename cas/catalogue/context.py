@@ -71,6 +71,18 @@ class Context:
             return nullcontext()
         return locking.shared(local.root / "locks" / "publish", LOCK_TIMEOUT)
 
+    def sweeping(self) -> AbstractContextManager[None]:
+        """Keep publishers out, while objects that nobody needs go.
+
+        Raises:
+            BusyError: One publishes for longer than `LOCK_TIMEOUT`.
+        """
+        local = self.backend.local
+        if local is None:
+            return nullcontext()
+        local.make_directories(["locks"])
+        return locking.exclusive(local.root / "locks" / "publish", LOCK_TIMEOUT)
+
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:

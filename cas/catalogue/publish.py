@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cas import names
 from cas.catalogue.context import now, user
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cas.manifests import SeedManifest, VersionManifest
     from cas.objects import ObjectWriter
     from cas.refs import Event, Refs, VersionRef
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -147,18 +149,25 @@ def change_event(kind: str, name: Mapping[str, Any], *, by: str | None, reason: 
 def change_refs(context: Context, decide: Callable[[Refs], Sequence[Event]]) -> None:
     """Write one record of names alone, which must also be possible on a full disk.
 
-    There even a record of a few hundred bytes may need a block, so the store gives back what it
-    keeps aside, a step at a time. The next publisher that finds room fills it again.
+    Raises:
+        DiskFullError: The disk is full and the reserve used up.
+    """
+    despite_full_disk(context, lambda: context.refs.publish(decide))
+
+
+def despite_full_disk(context: Context, step: Callable[[], _T]) -> _T:
+    """Do a small step that makes room, or frees what somebody has to look at.
+
+    On a full disk even a record of a few hundred bytes may need a block, so the store gives back
+    what it keeps aside, a piece at a time. The next publisher that finds room fills it again.
 
     Raises:
         DiskFullError: The disk is full and the reserve used up.
     """
     while True:
         try:
-            context.refs.publish(decide)
+            return step()
         except DiskFullError:
             local = context.backend.local
             if local is None or not local.release_reserve():
                 raise
-        else:
-            return

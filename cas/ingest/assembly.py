@@ -53,9 +53,8 @@ class Assembly:
 
     A digest that comes from the stat index is believed only if the store has its content. The index
     was saved when everything that it speaks of was durable, and gc forgets stat indexes before it
-    removes anything, and trees before content (`docs/format.md`, 'Caches'). So where the store has
-    a page of a tree it has what the page names, and one look is enough for all of its files. Where
-    the page is new, each digest is looked up.
+    removes anything (`docs/format.md`, 'Caches'), so one look at a page of a tree is enough for all
+    of its files that the index speaks of. Where the page is new, each digest is looked up.
 
     Args:
         writer: Where trees go.

@@ -50,15 +50,19 @@ _PACKED_AT_8: Final = (b"WEBP", b"AVI ")
 
 
 class Compressor:
-    """Encodes objects for a pack, one at a time."""
+    """Encodes objects for a pack, one at a time.
+
+    Args:
+        level: Of zstd.
+    """
 
     __slots__ = ("_compress",)
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = LEVEL) -> None:
         """Make the compression context, which is reused."""
         import zstandard  # late: start-up time
 
-        self._compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=LEVEL).compress
+        self._compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=level).compress
 
     def encode(self, data: bytes) -> tuple[bytes, int]:
         """Return the bytes to store and their encoding: compressed only if that saves a tenth."""

@@ -28,7 +28,7 @@ from cas.objects.table import PREFIX as TABLES
 from cas.objects.table import Run, Table, table_key, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cas.backends import Backend
     from cas.objects.pack import Covered
@@ -63,7 +63,7 @@ def tidy_tables(store: ObjectStore) -> None:
 
 def _try(store: ObjectStore, *, packs: bool) -> None:
     try:
-        with _merge_lock(store.backend) as held:
+        with merge_lock(store.backend) as held:
             if held:
                 _tidy(store, packs=packs)
     except EnvironmentFailure:
@@ -71,10 +71,14 @@ def _try(store: ObjectStore, *, packs: bool) -> None:
 
 
 @contextmanager
-def _merge_lock(backend: Backend) -> Iterator[bool]:
-    """Give True while nobody else merges, or False at once.
+def merge_lock(backend: Backend, *, patience: float = 0) -> Iterator[bool]:
+    """Give True while nobody else merges, or False if somebody does.
 
     A backend that is not local belongs to this process alone and is guarded in it.
+
+    Args:
+        backend: The store's.
+        patience: Seconds to wait.
     """
     local = backend.local
     if local is None:
@@ -92,7 +96,7 @@ def _merge_lock(backend: Backend) -> Iterator[bool]:
         return
     local.make_directories(["locks"])
     try:
-        lock = locking.exclusive(local.path(_LOCK), 0, blocking=False)
+        lock = locking.exclusive(local.path(_LOCK), patience)
         lock.__enter__()
     except BusyError:
         yield False
@@ -111,7 +115,7 @@ def _tidy(store: ObjectStore, *, packs: bool) -> None:
     runs: list[Run] = []
     if packs:
         for group in _crowded(index.covered.values(), store.pack_target):
-            runs += _merge_packs(store, group, merged)
+            runs += copy_packs(store, group, merged, least=FAN // 2)
     runs += [Run(run.entries, run.packs) for run in index.runs if run.packs[0].digest not in merged]
     present = frozenset(index.covered) - merged
     tables = _worth_merging(index.tables, present, runs)
@@ -177,24 +181,40 @@ def _crowded(packs: Iterable[Covered], target: int) -> Iterator[list[Covered]]:
             yield group
 
 
-def _merge_packs(store: ObjectStore, group: Sequence[Covered], merged: set[bytes]) -> list[Run]:
-    """Copy the objects of a group of packs into new ones, durably.
+def copy_packs(
+    store: ObjectStore,
+    group: Sequence[Covered],
+    merged: set[bytes],
+    *,
+    least: int = 1,
+    needed: Callable[[bytes], bool] = lambda _digest: True,
+    recode: Callable[[bytes, bytes, int, int], tuple[bytes, int]] | None = None,
+) -> list[Run]:
+    """Copy the objects of a group of packs into new ones, durably; the old ones stay.
 
     A pack that is damaged is left as it is, for verify to report. An object that also lies, sound,
-    in a pack that stays is not copied.
+    in a pack that stays is not copied. Nobody else may merge or delete packs meanwhile.
 
     Args:
         store: Where they are.
         group: The packs.
         merged: Takes the digests of those that are not needed any more.
+        least: Do nothing unless so many of them are sound.
+        needed: Says of an object, by its digest, whether it is to be copied.
+        recode: Given the digest, stored bytes, size and encoding of an object, returns the bytes to
+            store for it, and their encoding.
 
     Returns:
         The new packs.
+
+    Raises:
+        EnvironmentFailure: They cannot be written; what was written is not used by anybody.
     """
     sound = [pack for pack in group if _sound_content(store.backend, pack) is not None]
-    if len(sound) < FAN // 2:
+    if len(sound) < least:
         return []
     going = {pack.digest for pack in sound}
+    away = going | merged
     done: set[bytes] = set()
     runs: list[Run] = []
     builder: PackBuilder | None = None
@@ -203,12 +223,16 @@ def _merge_packs(store: ObjectStore, group: Sequence[Covered], merged: set[bytes
             data, index = _sound_content(store.backend, pack) or _vanished(pack)
             rows = sorted(ENTRY.iter_unpack(index), key=itemgetter(2))
             for digest, _, offset, length, size, encoding, kind, _ in rows:
-                if digest in done or _lies_elsewhere(store, digest, going | merged):
+                if digest in done or not needed(digest):
+                    continue
+                if _lies_elsewhere(store, digest, away):
                     continue
                 done.add(digest)
                 if builder is None:
                     builder = PackBuilder(store.backend.stage())
                 stored = data[offset : offset + length]
+                if recode is not None:
+                    stored, encoding = recode(digest, stored, size, encoding)
                 builder.add(digest, stored, size, encoding, kind)
                 if builder.size >= store.pack_target or builder.count >= PACK_OBJECTS:
                     runs.append(_place(store.backend, builder))

@@ -204,6 +204,12 @@ class Refs:
         value = self._state.get(tag_key(name))
         return None if value is None else _tag(name, value)
 
+    def every_tag(self) -> list[str]:
+        """Return the names of all tags that there ever were, sorted."""
+        prefix = history_prefix(tag_key(""))[:-1]
+        found = (key[len(prefix) :] for key, _ in self._state.scan(prefix))
+        return list(dict.fromkeys(key.partition(b"\x00")[0].decode() for key in found))
+
     def tag_history(self, name: str) -> list[TagMove]:
         """Return all moves of a tag, oldest first; none where there never was such a tag."""
         moves = []
