@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cas.errors import NewerFormatError as NewerFormatError
     from cas.errors import NotFoundError as NotFoundError
     from cas.errors import OutcomeUnknownError as OutcomeUnknownError
+    from cas.errors import PurgedError as PurgedError
     from cas.errors import RefusedError as RefusedError
     from cas.errors import SourceChangedError as SourceChangedError
     from cas.errors import TransitionRefusedError as TransitionRefusedError
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from cas.learning import SafetyReport as SafetyReport
     from cas.learning import TakenIn as TakenIn
     from cas.maintenance.gc import Collected as Collected
+    from cas.maintenance.purge import Purged as Purged
     from cas.maintenance.repack import Repacked as Repacked
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
@@ -97,12 +99,13 @@ _HOME = {
         "cas.errors": "AlreadyDraftedError BeingPublishedError BeingSynthesizedError BusyError "
         "CasError ConflictError CorruptObjectError DamagedError DamagedLogError DiskFullError "
         "EnvironmentFailure FormatError LeaseLostError MissingObjectError NameRefusedError "
-        "NewerFormatError NotFoundError OutcomeUnknownError RefusedError SourceChangedError "
-        "TransitionRefusedError UnknownCandidateError UnsupportedError",
+        "NewerFormatError NotFoundError OutcomeUnknownError PurgedError RefusedError  "
+        "SourceChangedError TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
         "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
         "PerformanceSnapshot Published SafetyReport TakenIn",
         "cas.maintenance.gc": "Collected",
+        "cas.maintenance.purge": "Purged",
         "cas.maintenance.repack": "Repacked",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",

@@ -141,6 +141,12 @@ class SourceChangedError(RefusedError):
     code = "source_changed"
 
 
+class PurgedError(RefusedError):
+    """The content was purged from the store, for good."""
+
+    code = "purged"
+
+
 class UnsupportedError(RefusedError):
     """This filesystem, file type or system cannot do what is asked."""
 

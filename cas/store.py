@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cas.layouts import Exported, Imported
     from cas.learning import Learning
     from cas.maintenance.gc import Collected
+    from cas.maintenance.purge import Purged
     from cas.maintenance.repack import Repacked
     from cas.maintenance.report import VerifyReport
     from cas.progress import Progress
@@ -487,13 +488,14 @@ class Store:
         from cas.catalogue.resolve import tree_of
         from cas.maintenance.verify import directory_report
         from cas.workspace import verify_directory
-        from cas.workspace.runs import runs
+        from cas.workspace.runs import runs, without
 
         with doing(f"verifying {os.fspath(directory)}"):
             tree = tree_of(self.resolve(against))
-            read = self._context.objects.read
+            objects = self._context.objects
             path = Path(directory)
-            check = verify_directory(path, runs(read, tree), workers=workers, progress=progress)
+            expected = without(runs(objects.read, tree), objects.purged, {})
+            check = verify_directory(path, expected, workers=workers, progress=progress)
             return directory_report(check, path)
 
     def gc(
@@ -531,6 +533,29 @@ class Store:
                 budget=budget,
                 progress=progress,
             )
+
+    def purge(self, spec: str, *, reason: str, by: str | None = None) -> Purged:
+        """Take the content of a file out of every version and every copy in the store, for good.
+
+        Its digest is remembered with who, when and why: nobody can store it again, and a checkout
+        of what held it leaves it out and says so. Doing it again finishes a purge that was cut
+        short. Copies outside the store are not reached: workspaces, other stores, backups.
+
+        Args:
+            spec: The file, such as `videos@v3:bird/clip.mp4`, or its digest.
+            reason: Why.
+            by: Who; by default the user that runs this.
+
+        Raises:
+            NotFoundError: The spec names nothing.
+            RefusedError: It names more than a file.
+            BusyError: Someone publishes and does not end.
+            DamagedError: A damaged file of the store may hold a copy.
+        """
+        from cas.maintenance.purge import purge
+
+        with doing(f"purging {spec}"):
+            return purge(self._context, spec, reason=reason, by=by)
 
     def repack(
         self,

@@ -29,6 +29,7 @@ COMMANDS = {
     "tag": "tags",
     "stats": "stores",
     "gc": "cleaning",
+    "purge": "cleaning",
     "repack": "cleaning",
     "repair": "repairs",
     "push": "transfers",

@@ -116,6 +116,8 @@ def report_lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
         yield f"{kind}  {what:12}  {out.path(problem.location)}{detail}"
         for spec in problem.affects:
             yield f"              hits {out.path(spec)}"
+    for told in report.purged:
+        yield f"{'purged':12}  {visible(told)}"
 
 
 def verdict(report: "cas.VerifyReport") -> str:

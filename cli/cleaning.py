@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .arguments import duration, natural
-from .output import count, size, visible
+from .output import count, short, size, visible
 from .session import Session, command
 
 app = typer.Typer(rich_markup_mode=None)
@@ -42,6 +42,29 @@ def gc(
     session.done(
         done,
         f"{does} {removed}, {size(done.removed_bytes)}; {count(done.kept_objects, 'object')} stay",
+        notices=map(visible, done.notices),
+    )
+
+
+@command(app, "purge")
+def purge(
+    session: Session,
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC:PATH|DIGEST", help="The file.", show_default=False)
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: others are told.")],
+) -> None:
+    """Take the content of a file out of every version, at once and for good.
+
+    For a secret that leaked, or a video that was withdrawn. It cannot be stored again, and a
+    checkout of what held it leaves it out. Workspaces, other stores and backups are not reached.
+    """
+    done = session.store().purge(spec, reason=reason)
+    session.done(
+        done,
+        *(f"purged {session.out.path(place)}" for place in done.affects),
+        f"{short(done.digest)} is gone for good: {count(done.copies, 'copy', 'copies')}, "
+        f"{size(done.bytes)}",
         notices=map(visible, done.notices),
     )
 

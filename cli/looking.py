@@ -171,6 +171,7 @@ def log(
             if text:
                 lines.append(f"  {fact} {text}")
         lines.extend(f"  {visible(line)}" for line in entry.description.splitlines())
+        lines.extend(f"  {visible(told)}" for told in entry.purged)
         return lines
 
     def plain(found: Iterable["cas.LineageEntry"]) -> Iterator[str]:

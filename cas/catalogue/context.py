@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cas import locking
@@ -39,6 +39,7 @@ class Context:
     backend: Backend
     refs: Refs
     _objects: ObjectStore | None = None
+    _purged: dict[bytes, str] = field(default_factory=dict)
 
     @property
     def objects(self) -> ObjectStore:
@@ -47,6 +48,7 @@ class Context:
             from cas.objects import ObjectStore  # late: start-up time
 
             self._objects = ObjectStore(self.backend)
+            self._objects.purged = self._purged
         return self._objects
 
     def close(self) -> None:
@@ -60,16 +62,30 @@ class Context:
         """Where ingest keeps what it knows of unchanged files; None where it cannot."""
         return self.root / "cache" / "stat" if self.backend.local else None
 
-    def publishing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
         """Keep gc from sweeping: held from before the first look for known content to the record.
+
+        What was purged until then is not stored.
 
         Raises:
             BusyError: A gc sweeps for longer than `LOCK_TIMEOUT`.
         """
         local = self.backend.local
-        if local is None:
-            return nullcontext()
-        return locking.shared(local.root / "locks" / "publish", LOCK_TIMEOUT)
+        with (
+            nullcontext()
+            if local is None
+            else locking.shared(local.root / "locks" / "publish", LOCK_TIMEOUT)
+        ):
+            self.heed_purges()
+            yield
+
+    def heed_purges(self) -> None:
+        """Let the objects know what was purged, and why, as the catalogue says now."""
+        self.refs.refresh()
+        self._purged = {purge.digest: purge.told for purge in self.refs.purges()}
+        if self._objects is not None:
+            self._objects.purged = self._purged
 
     def sweeping(self) -> AbstractContextManager[None]:
         """Keep publishers out, while objects that nobody needs go.

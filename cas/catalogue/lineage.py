@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cas.catalogue.resolve import read_manifest, resolve_spec
@@ -14,11 +14,11 @@ from cas.manifests import VersionManifest
 from cas.names import parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cas.catalogue.context import Context
     from cas.digest import Digest
-    from cas.refs import Refs, SeedRef, VersionRef
+    from cas.refs import Purge, Refs, SeedRef, VersionRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class LineageEntry:
     `parents` are digests of other entries of the same lineage, `parent` the text recorded.
     `meta` of a version that published a learning candidate's draft names the `candidate`, and the
     `safety_report` and `eval_report` that spoke for it.
+    `purged` says, a sentence each, which of its files were purged, when and why.
     `known` is False for a parent whose manifest the store does not hold: then only its digest is
     known.
     """
@@ -47,6 +48,7 @@ class LineageEntry:
     meta: Mapping[str, str]
     removed: bool
     known: bool
+    purged: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` shows."""
@@ -65,6 +67,7 @@ class LineageEntry:
             "meta": dict(self.meta),
             "removed": self.removed,
             "known": self.known,
+            "purged": list(self.purged),
         }
 
 
@@ -100,7 +103,20 @@ def lineage(context: Context, text: str, *, limit: int | None = None) -> list[Li
             waiting[parent] -= 1
             if not waiting[parent]:
                 heapq.heappush(ready, _newest_first(known[parent]))
-    return listed
+    purges = list(context.refs.purges())
+    return [_with_purges(entry, purges) for entry in listed] if purges else listed
+
+
+def _with_purges(entry: LineageEntry, purges: Sequence[Purge]) -> LineageEntry:
+    """Say of an entry which of its files were purged."""
+    inside = f"{entry.spec}:"
+    told = [
+        f"{place.removeprefix(inside)} {purge.told}"
+        for purge in purges
+        for place in purge.affects
+        if place.startswith(inside)
+    ]
+    return replace(entry, purged=tuple(told))
 
 
 def _newest_first(entry: LineageEntry) -> tuple[float, bytes]:

@@ -107,7 +107,7 @@ def resolve_spec(context: Context, text: str) -> Resolved:
         RefusedError: It is no spec, or a digest prefix that fits several objects.
     """
     spec = names.parse_spec(text)
-    context.refs.refresh()
+    context.heed_purges()
     return _inside(context, spec, _start(context, spec))
 
 

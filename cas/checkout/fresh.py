@@ -33,7 +33,7 @@ from cas.workspace.memory import (
     write_state,
 )
 from cas.workspace.registry import forget, register
-from cas.workspace.runs import runs
+from cas.workspace.runs import runs, without
 from cas.workspace.verify import verify_directory
 
 if TYPE_CHECKING:
@@ -103,7 +103,13 @@ def checkout(
                 mode=mode_used(mode, tally),
                 proof="stat" if tally.cloned or tally.linked else "content",
                 spec="" if memory is None else memory.spec,
-                notices=notices(job.abilities, mode, stage.dest, replaced_cwd=stage.replaces_cwd),
+                notices=notices(
+                    job.abilities,
+                    mode,
+                    stage.dest,
+                    left_out=job.left_out,
+                    replaced_cwd=stage.replaces_cwd,
+                ),
             )
     except OSError as error:
         if isinstance(error, CasError):
@@ -200,10 +206,12 @@ class _Checkout:
         self._workers = workers
         self._progress = progress
         self.tally = Tally()
+        self.left_out: dict[bytes, str] = {}
         self.abilities = preflight.Abilities(names=True, symlinks=True, exec_bits=True)
 
     def _runs(self) -> Iterator[Run]:
-        return runs(self._objects.read, self._tree, self._only)
+        found = runs(self._objects.read, self._tree, self._only)
+        return without(found, self._objects.purged, self.left_out)
 
     def write(self, memory: WorkspaceState | None, *, sync: bool) -> WorkspaceState | None:
         """Fill the staging directory, and return the state that it remembers."""

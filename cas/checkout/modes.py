@@ -19,9 +19,13 @@ from cas.checkout.writing import (
 from cas.errors import CasError, RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cas.checkout.preflight import Abilities
     from cas.objects import ObjectStore
 
+_MOST: Final = 100
+"""Files that notices name, at most."""
 _PROBE: Final = b".probe"
 
 
@@ -95,10 +99,25 @@ def mode_used(mode: str, tally: Tally) -> str:
 
 
 def notices(
-    abilities: Abilities, mode: str, dest: Path, *, replaced_cwd: bool = False
+    abilities: Abilities,
+    mode: str,
+    dest: Path,
+    *,
+    left_out: Mapping[bytes, str],
+    replaced_cwd: bool = False,
 ) -> tuple[str, ...]:
-    """Return what a person should know about a workspace, one line each."""
-    said = []
+    """Return what a person should know about a workspace, one line each.
+
+    Args:
+        abilities: What its filesystem can hold.
+        mode: How content came.
+        dest: Where it is.
+        left_out: Paths whose content was purged, and how a sentence goes on that says so.
+        replaced_cwd: Whether the current directory was replaced.
+    """
+    said = [f"{os.fsdecode(path)} {told}; it was left out" for path, told in left_out.items()]
+    if len(said) > _MOST:
+        said = [*said[:_MOST], f"and {len(said) - _MOST} more were purged and left out"]
     if replaced_cwd:
         said.append("the current directory was replaced by a new one: enter it again (cd .)")
     if not abilities.exec_bits:

@@ -44,7 +44,7 @@ from cas.workspace.memory import (
     WorkspaceState,
 )
 from cas.workspace.registry import register
-from cas.workspace.runs import runs
+from cas.workspace.runs import runs, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,6 +167,7 @@ class _Update:
         self._sync = sync
         self._workers = workers
         self._progress = progress
+        self._left_out: dict[bytes, str] = {}
 
     def run(self, origin: WorkspaceState, goal: Intent) -> CheckedOut:
         """Go from what the index says to `goal`, and remember it.
@@ -207,11 +208,12 @@ class _Update:
             proof="stat" if tally.cloned or tally.linked else "content",
             spec=goal.spec,
             kept=tuple(sorted(kept)),
-            notices=notices(abilities, self._mode, opened.path),
+            notices=notices(abilities, self._mode, opened.path, left_out=self._left_out),
         )
 
     def _runs(self, tree: Digest) -> Iterator[Run]:
-        return runs(self._objects.read, tree, self.opened.state.only)
+        found = runs(self._objects.read, tree, self.opened.state.only)
+        return without(found, self._objects.purged, self._left_out)
 
     def _via(self, goal: Intent) -> list[Iterator[Run]]:
         """Return the runs of trees that were gone to before, of those that can be read."""

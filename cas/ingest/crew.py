@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cas.ingest.reading import FLUSH, KEEP, READ, read_files
+from cas.ingest.source import join, kept_out
 from cas.objects import BLOB
 from cas.statindex import FIELDS
 from cas.workers import Worker, wait
@@ -197,12 +198,26 @@ class Crew:
 
     def _read_here(self, batch: _Batch) -> None:
         digests, contents = read_files(self._handles, batch.parts)
+        self._check_wanted(batch, digests)
         put = self._writer.put
         given, before = self._given, self._given_before
         for digest, content in zip(digests, contents, strict=True):
             if digest is not None and digest not in given and digest not in before:
                 put(content, BLOB, digest)
         self._fill(batch, digests)
+
+    def _check_wanted(self, batch: _Batch, digests: list[bytes | None]) -> None:
+        """See that nothing that was read was purged, before any of it is stored.
+
+        Raises:
+            PurgedError: Something was.
+        """
+        purged = self._objects.purged
+        for (chunk, i), digest in zip(batch.slots, digests, strict=True) if purged else ():
+            if digest is not None and digest in purged:
+                raise kept_out(
+                    purged[digest], digest, self._path, join(chunk.folder, chunk.names[i])
+                )
 
     def _fill(self, batch: _Batch, digests: list[bytes | None]) -> None:
         for (chunk, i), digest in zip(batch.slots, digests, strict=True):
@@ -238,6 +253,7 @@ class Crew:
         asked = mate.asked.popleft()
         if isinstance(asked, _Batch):
             mate.reading -= 1
+            self._check_wanted(asked, reply)
             self._keep(mate, reply)
             self._fill(asked, reply)
         elif asked == FLUSH:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas import fs
 from cas.digest import raw_hash
-from cas.errors import SourceChangedError
-from cas.ingest.source import changing, failed, join, shown
+from cas.errors import PurgedError, SourceChangedError
+from cas.ingest.source import changing, failed, join, kept_out, shown
 from cas.manifests import EXEC, FILE, LINK
 from cas.objects import BLOB
 from cas.statindex import COARSE_NS, FIELDS, settles_at
@@ -86,6 +86,8 @@ class Files:
                     raise changing(self._where, path)
             except OSError as error:
                 raise failed(error, self._where, path) from error
+            except PurgedError as error:
+                raise self._kept_out(error, path) from None
             except Restless:
                 continue
             _found(chunk, i, st, kind, size, digest)
@@ -122,7 +124,11 @@ class Files:
             SourceChangedError: The file changed meanwhile.
             EnvironmentFailure: The store cannot be written.
         """
-        self._writer.put_clone(begun.clone, digest)
+        try:
+            self._writer.put_clone(begun.clone, digest)
+        except PurgedError as error:
+            path = join(begun.chunk.folder, begun.chunk.names[begun.i])
+            raise self._kept_out(error, path) from None
         st = begun.st
         kind = EXEC if st.st_mode & stat.S_IXUSR else FILE
         _found(begun.chunk, begun.i, st, kind, st.st_size, digest)
@@ -153,6 +159,10 @@ class Files:
                 raise failed(error, path, b"") from error
             finally:
                 os.close(fd)
+
+    def _kept_out(self, error: PurgedError, path: bytes) -> PurgedError:
+        digest = bytes.fromhex(error.facts["digest"])
+        return kept_out(error.facts["told"], digest, self._where, path)
 
     def _steady(self, folder: bytes, name: bytes) -> os.stat_result:
         """Return an entry's stat when it is old enough for the next change to show in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from cas.errors import CasError, SourceChangedError, environment_failure
+from cas.errors import CasError, PurgedError, SourceChangedError, environment_failure
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
@@ -43,6 +43,24 @@ def failed(error: OSError, where: bytes, path: bytes) -> CasError:
     hint = "; make it readable or list it in .casignore" if error.errno in _FORBIDDEN else ""
     failure = environment_failure(plain, f"reading {name}")
     return type(failure)(failure.message + hint, errno=error.errno, path=name)
+
+
+def kept_out(told: str, digest: bytes, where: bytes, path: bytes) -> PurgedError:
+    """Return the error for a file that holds what was purged from the store.
+
+    Args:
+        told: When it was purged, by whom and why.
+        digest: Of the content.
+        where: The source.
+        path: Of the file in it.
+    """
+    name = shown(where, path)
+    return PurgedError(
+        f"{name} holds content that {told}; remove it, or list it in .casignore",
+        digest=digest.hex(),
+        told=told,
+        path=name,
+    )
 
 
 def changing(where: bytes, path: bytes) -> SourceChangedError:

@@ -22,12 +22,15 @@ from cas.learning import Learning
 from cas.manifests import DIR
 from cas.progress import Meter
 from cas.workspace.handles import Handles
-from cas.workspace.runs import runs
+from cas.workspace.runs import runs, without
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cas.catalogue.context import Context
     from cas.layouts.laying import Note
     from cas.progress import Progress
+    from cas.workspace.runs import Run
 
 
 def export_layout(
@@ -48,10 +51,16 @@ def export_layout(
             f"the store {context.root} has no versions, seeds or candidates to export"
         )
     tree = layout.tree()
+    context.heed_purges()
+    left_out: dict[bytes, str] = {}
+
+    def found() -> Iterator[Run]:
+        return without(runs(layout.read, tree.digest), context.objects.purged, left_out)
+
     with Stage(directory) as stage:
         abilities = preflight.probe(stage.fd)
         if not (abilities.names and abilities.symlinks):
-            preflight.check_tree(stage.fd, runs(layout.read, tree.digest), abilities)
+            preflight.check_tree(stage.fd, found(), abilities)
         meter = Meter(progress, "export", total_files=tree.files, total_bytes=tree.bytes)
         with Writers(
             context.objects,
@@ -61,7 +70,7 @@ def export_layout(
             sync=True,
             expected=(tree.files, tree.bytes),
         ) as writers:
-            for _, entries, _ in writers.write(runs(layout.read, tree.digest)):
+            for _, entries, _ in writers.write(found()):
                 written = [entry for entry in entries if entry[1] != DIR]
                 meter.add(len(written), sum(entry[2] for entry in written))
             tally = writers.tally
@@ -71,7 +80,7 @@ def export_layout(
             board = write_board(handles, learning)
         fs.sync_filesystem(stage.fd)
         stage.place(sync=True)
-    told = [*layout.notices, *notices(abilities, AUTO, stage.dest)]
+    told = [*layout.notices, *notices(abilities, AUTO, stage.dest, left_out=left_out)]
     tags = sum(1 for _ in refs.tags())
     if tags:
         told.append(f"an old version store has no tags: {tags} of them stay here")

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from cas.catalogue.resolve import read_manifest
-from cas.errors import CasError, DamagedError, FormatError, MissingObjectError
+from cas.errors import CasError, DamagedError, FormatError, MissingObjectError, PurgedError
 from cas.learning import Learning
 from cas.manifests import DIR, Leaf, SeedManifest, parse_tree
 from cas.objects.chunks import chunked
@@ -240,6 +240,8 @@ class Marks:
             if self._objects.info(digest).size > _MOST:
                 return
             encoded = self._objects.read(digest)
+        except PurgedError:
+            return
         except CasError as error:
             if sure or not isinstance(error, MissingObjectError):
                 raise _doubt(holder, error) from error

@@ -55,6 +55,8 @@ class Reach:
         """Look at nothing yet."""
         self._objects = objects
         self.problems: list[Problem] = []
+        self.purged: set[bytes] = set()
+        """What is not there because it was purged."""
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -205,7 +207,10 @@ class Reach:
             self._objects.reload()
             sizes = self._objects.sizes(digests)
         for (digest, size), there in zip(wanted, sizes, strict=True):
-            if there is None:
+            told = self._objects.purged.get(digest)
+            if there is None and told is not None:
+                self.purged.add(digest)
+            elif there is None:
                 self._find("missing", Digest(digest), "nowhere in the store", "")
             elif size is not None and there != size:
                 detail = f"it has {there} bytes where a tree says {size}"
@@ -219,6 +224,15 @@ class Reach:
             return self._objects.info(digest).location
         except CasError:
             return "nowhere in the store"
+
+    def check_purged(self) -> None:
+        """See that nothing that was purged is there."""
+        purged = list(self._objects.purged)
+        for digest, there in zip(purged, self._objects.has_many(purged), strict=True):
+            if there:
+                told = self._objects.purged[digest]
+                detail = f"it {told}, and is there still: purge it again"
+                self._find("extra", Digest(digest), self._location(digest), detail)
 
     def _find(self, kind: str, digest: Digest, location: str, detail: str, *affects: str) -> None:
         self.problems.append(

@@ -42,7 +42,8 @@ class VerifyReport:
     """The outcome of a verification.
 
     `checked_bytes` of all `bytes` were really read and hashed; `coverage` is that share, from 0.0
-    to 1.0. `ok` is True only if nothing that was looked at is wrong.
+    to 1.0. `ok` is True only if nothing that was looked at is wrong. `purged` says, a sentence
+    each, what names reach that was taken out of the store on purpose; that is not wrong.
     """
 
     ok: bool
@@ -52,6 +53,7 @@ class VerifyReport:
     coverage: float
     problems: tuple[Problem, ...]
     quick: bool = False
+    purged: tuple[str, ...] = ()
 
     @classmethod
     def of_unopenable(cls, error: DamagedError) -> Self:
@@ -70,4 +72,5 @@ class VerifyReport:
             "coverage": self.coverage,
             "problems": [problem.to_json() for problem in self.problems],
             "quick": self.quick,
+            "purged": list(self.purged),
         }

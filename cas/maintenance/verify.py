@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cas.catalogue.resolve import Resolved
     from cas.learning import Learning
     from cas.progress import Progress
+    from cas.refs import Purge
     from cas.workspace import DirectoryCheck
 
 MOST_AFFECTED: Final = 1000
@@ -64,6 +66,8 @@ def verify_store(
         EnvironmentFailure: A worker process cannot be started.
     """
     begun = time.monotonic()
+    with suppress(DamagedLogError):
+        context.heed_purges()  # of a catalogue that is damaged this finds out later
     objects = context.objects
     objects.reload()
     reach = Reach(objects)
@@ -85,6 +89,7 @@ def verify_store(
                 wrong = wrong or [_bad_log(LogFinding(None, f"log/{log}", str(error)))]
             problems.extend(wrong)
         yield from reach.check(roots)
+        reach.check_purged()
         problems.extend(_small_files(context))
 
     after = b""
@@ -113,7 +118,7 @@ def verify_store(
     if budget is not None:
         cursor.save(context, b"" if proven.complete else proven.last)
     problems += proven.problems + reach.problems
-    return _report(context, roots, problems, totals.objects, total, proven, quick)
+    return _report(context, roots, problems, totals.objects, total, proven, quick, reach.purged)
 
 
 def verify_spec(
@@ -155,7 +160,7 @@ def verify_spec(
             progress=progress,
         )
     problems = reach.problems + proven.problems
-    return _report(context, [root], problems, count, total, proven, quick)
+    return _report(context, [root], problems, count, total, proven, quick, reach.purged)
 
 
 def verify_workspace(
@@ -209,6 +214,7 @@ def _report(
     total: int,
     proven: Proven,
     quick: bool,
+    purged: set[bytes],
 ) -> VerifyReport:
     """Put together what was found, each thing once, with the names that it hits."""
     found = {(p.digest, p.location if p.digest is None else ""): p for p in reversed(problems)}
@@ -226,7 +232,16 @@ def _report(
         coverage=read / total if total else float(not quick),
         problems=tuple(_with_names(p, hit) for p in reversed(found.values())),
         quick=quick,
+        purged=tuple(
+            _told(purge)
+            for purge in (context.refs.purges() if purged else ())
+            if purge.digest in purged
+        ),
     )
+
+
+def _told(purge: Purge) -> str:
+    return f"{', '.join(purge.affects) or purge.digest} {purge.told}"
 
 
 def _with_names(problem: Problem, hit: dict[bytes, list[str]]) -> Problem:

@@ -10,6 +10,7 @@ from cas.errors import (
     CorruptObjectError,
     MissingObjectError,
     OutcomeUnknownError,
+    PurgedError,
     RefusedError,
     environment_failure,
 )
@@ -28,6 +29,16 @@ def missing(digest: bytes) -> MissingObjectError:
         "restore it from another copy of the store",
         digest=digest.hex(),
     )
+
+
+def purged(digest: bytes, told: str) -> PurgedError:
+    """Return the error that says that an object is kept out for good.
+
+    Args:
+        digest: The object.
+        told: When it was purged, by whom and why.
+    """
+    return PurgedError(f"object {digest.hex()} {told}", digest=digest.hex(), told=told)
 
 
 def corrupt(digest: bytes, place: Location, detail: str = "") -> CorruptObjectError:

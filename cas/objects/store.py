@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from cas.backends import Missing
 from cas.digest import Digest, Hasher, hash_bytes, raw_hash
-from cas.errors import CorruptObjectError, EnvironmentFailure, FormatError, RefusedError
+from cas.errors import CasError, CorruptObjectError, EnvironmentFailure, FormatError, RefusedError
 from cas.objects.check import Checked, check_loose, check_objects, check_pack, check_tables
 from cas.objects.chunks import parse_chunks
 from cas.objects.compression import Decompressor
 from cas.objects.entries import BLOB, CHUNKS, DIGEST_AT, ENTRY, RAW, ZSTD, Location, split
-from cas.objects.failures import corrupt, missing, too_large
+from cas.objects.failures import corrupt, missing, purged, too_large
 from cas.objects.files import ChunkedFile, LooseFile
 from cas.objects.index import Index
 from cas.objects.loose import LooseObjects, loose_key
@@ -25,7 +25,7 @@ from cas.objects.reading import read_many
 from cas.objects.writer import ObjectWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cas.backends import Backend, Reader
@@ -83,6 +83,8 @@ class ObjectStore:
     ) -> None:
         """Open the index tables; that takes no longer for more objects, but for a logarithm."""
         self.backend = backend
+        self.purged: Mapping[bytes, str] = {}
+        """What is kept out for good, and how a sentence goes on that says so."""
         self.loose_threshold = loose_threshold
         self.pack_target = pack_target
         self.open_packs = OpenPacks(backend)
@@ -160,7 +162,7 @@ class ObjectStore:
             size = self.loose.size(digest)
             if size is not None:
                 return ObjectInfo(Digest(digest), size, size, RAW, BLOB, loose_key(digest))
-        raise missing(digest)
+        raise self._lacks(digest)
 
     def find(self, prefix: str, *, limit: int = _FIND_LIMIT) -> list[Digest]:
         """Return the digests that begin with `prefix`, sorted, at most `limit` of them.
@@ -224,7 +226,7 @@ class ObjectStore:
                 continue  # merged away or removed since: the next place may be newer
             except (CorruptObjectError, EnvironmentFailure) as error:
                 failure = failure or error
-        raise failure or missing(digest)
+        raise failure or self._lacks(digest)
 
     def read_many(self, digests: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Give digest and checked bytes of each object, in the order asked for.
@@ -258,7 +260,7 @@ class ObjectStore:
                 continue
             except (CorruptObjectError, EnvironmentFailure) as error:
                 failure = failure or error
-        raise failure or missing(digest)
+        raise failure or self._lacks(digest)
 
     def stream(self, digest: bytes) -> Iterator[bytes]:
         """Give an object piece by piece, in bounded memory.
@@ -285,7 +287,7 @@ class ObjectStore:
                 if place is None or place.encoding == CHUNKS:
                     raise  # pieces may be out already
                 failure = failure or error
-        raise failure or missing(digest)
+        raise failure or self._lacks(digest)
 
     # --- loose objects -------------------------------------------------------------------------
 
@@ -484,6 +486,11 @@ class ObjectStore:
             raise FormatError(f"an object has the encoding {encoding}, which is not known here")
         return self.decompressor.decode(stored, size)
 
+    def _lacks(self, digest: bytes) -> CasError:
+        """Return the error that says that an object is nowhere, and why if that is known."""
+        told = self.purged.get(digest)
+        return missing(digest) if told is None else purged(digest, told)
+
     def _size(self, digest: bytes) -> int | None:
         place = self.index.locate(digest)
         if place is not None:
@@ -526,4 +533,4 @@ class ObjectStore:
                 continue
             except (CorruptObjectError, EnvironmentFailure, RefusedError) as error:
                 failure = failure or error
-        raise failure or missing(digest)
+        raise failure or self._lacks(digest)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Self
 from cas import fs
 from cas.backends import Missing
 from cas.digest import Digest, hash_bytes
-from cas.errors import CorruptObjectError, environment_failure
+from cas.errors import CorruptObjectError, PurgedError, environment_failure
 from cas.objects.compression import Compressor
 from cas.objects.entries import BLOB, MAX_PACKED, in_memory
-from cas.objects.failures import missing, unnamed
+from cas.objects.failures import missing, purged, unnamed
 from cas.objects.large import Clone, Source, Twins, stage
 from cas.objects.loose import loose_key
 from cas.objects.merging import PACK_OBJECTS, tidy_tables
@@ -106,6 +106,8 @@ class ObjectWriter:
         """Say the same of an object of this size: a loose one of another size was cut."""
         if digest in self._new or digest in self._promised:
             return True
+        if digest in self._store.purged:
+            return False
         place = self._store.index.locate(digest)
         if place is not None:
             if self._relies and place.pack not in self._relied:
@@ -318,6 +320,7 @@ class ObjectWriter:
     def _pack_object(
         self, digest: Digest, stored: bytes, size: int, encoding: int, kind: int
     ) -> None:
+        self._check_wanted(digest)
         if self._pack is None:
             self._pack = PackBuilder(self._backend.stage())
         self._pack.add(digest, stored, size, encoding, kind)
@@ -325,6 +328,16 @@ class ObjectWriter:
         self._count(size, len(stored))
         if self._pack.size >= self._store.pack_target or self._pack.count >= PACK_OBJECTS:
             self._seal()
+
+    def _check_wanted(self, digest: bytes) -> None:
+        """See that an object was not purged.
+
+        Raises:
+            PurgedError: It was, and does not come back.
+        """
+        told = self._store.purged.get(digest)
+        if told is not None:
+            raise purged(digest, told)
 
     def _count(self, size: int, stored: int, objects: int = 1) -> None:
         self.new_objects += objects
@@ -377,6 +390,8 @@ class ObjectWriter:
 
     def _known_loose(self, digest: bytes, size: int | None) -> bool:
         """Say whether there is a loose object of that size (any size if None), and rely on it."""
+        if digest in self._store.purged:
+            return False
         stored = self._store.loose.size(digest)
         if stored is None or size not in (None, stored):
             return False
@@ -388,6 +403,11 @@ class ObjectWriter:
 
     def _place_loose(self, digest: Digest, staging: Staging, size: int) -> None:
         key = loose_key(digest)
+        try:
+            self._check_wanted(digest)
+        except PurgedError:
+            staging.discard()
+            raise
 
         def place() -> bool:
             with unnamed(), staging:

@@ -6,10 +6,11 @@ its record is written, whoever wrote it.
 """
 
 from cas.eventlog import Appended, Event
-from cas.refs.fold import MAX_MANIFEST, fold
+from cas.refs.fold import MAX_AFFECTED, MAX_MANIFEST, fold
 from cas.refs.keys import PUBLICATION_SIZE
 from cas.refs.view import (
     CATALOGUE,
+    Purge,
     Refs,
     SeedRef,
     TagMove,
@@ -21,10 +22,12 @@ from cas.refs.view import (
 
 __all__ = [
     "CATALOGUE",
+    "MAX_AFFECTED",
     "MAX_MANIFEST",
     "PUBLICATION_SIZE",
     "Appended",
     "Event",
+    "Purge",
     "Refs",
     "SeedRef",
     "TagMove",

@@ -15,6 +15,7 @@ from cas.refs.keys import (
     counts,
     history_prefix,
     publication_key,
+    purge_key,
     seed_key,
     tag_key,
     version_key,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from cas.eventlog import MutableState
 
+MAX_AFFECTED: Final = 1000
+"""Places that a purge names, at most."""
 MAX_MANIFEST: Final = 256 << 10
 """Bytes of a manifest that an event carries, at most."""
 
@@ -169,6 +172,19 @@ def _decide(state: MutableState, event: dict[str, Any]) -> None:
     state.put(key, encode(event))
 
 
+def _purged(state: MutableState, event: dict[str, Any]) -> None:
+    """Keep why content was taken out for good. Whoever says it again says nothing new."""
+    _check_why(event)
+    affects = event.get("affects")
+    if not isinstance(affects, list) or len(affects) > MAX_AFFECTED:
+        raise RefusedError(f"a purge has a list of at most {MAX_AFFECTED} places")
+    for place in affects:
+        names.check_text(place, "place")
+    key = purge_key(_digest(event))
+    if state.get(key) is None:
+        state.put(key, encode({name: event[name] for name in ("by", "reason", "at", "affects")}))
+
+
 _STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any]], bytes | None]]] = {
     "init": _init,
     "version": _version_given,
@@ -181,6 +197,7 @@ _STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any]], bytes | None]]]
     "tag-removed": _tag_removed,
     "published": _published,
     "publication-refused": _publication_refused,
+    "purged": _purged,
 }
 _VERSION_FIELDS: Final = frozenset({"type", "resource", "number", "digest", "manifest"})
 

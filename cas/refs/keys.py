@@ -35,6 +35,11 @@ def tag_key(name: str) -> bytes:
     return b"tag\x00" + name.encode()
 
 
+def purge_key(digest: bytes) -> bytes:
+    """Return the key of what says that content was purged."""
+    return b"purged\x00" + digest
+
+
 def publication_key(publication: bytes) -> bytes:
     """Return the key of what decided a publication."""
     return b"publication\x00" + publication

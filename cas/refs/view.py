@@ -14,6 +14,7 @@ from cas.refs.keys import (
     counts,
     history_prefix,
     publication_key,
+    purge_key,
     seed_key,
     tag_key,
     version_key,
@@ -58,6 +59,23 @@ class TagRef(NamedTuple):
     by: str
     reason: str
     at: str
+
+
+class Purge(NamedTuple):
+    """Why some content was taken out of the store for good: who, when, and what held it then."""
+
+    digest: Digest
+    by: str
+    reason: str
+    at: str
+    affects: tuple[str, ...]
+    """`SPEC:PATH` of its places, not all if there are many."""
+
+    @property
+    def told(self) -> str:
+        """How a sentence goes on that begins with its name."""
+        when = self.at[:16].replace("T", " ")
+        return f"was purged on {when} by {self.by}: {' '.join(self.reason.split())}"
 
 
 class TagMove(NamedTuple):
@@ -234,6 +252,14 @@ class Refs:
         """
         found = self._state.get(publication_key(publication))
         return None if found is None else dict(decode_trusted(found))
+
+    def purges(self) -> Iterator[Purge]:
+        """Give what was purged, in the order of the digests."""
+        prefix = purge_key(b"")
+        for key, value in self._state.scan(prefix):
+            said = decode_trusted(value)
+            digest = Digest(key[len(prefix) :])
+            yield Purge(digest, said["by"], said["reason"], said["at"], tuple(said["affects"]))
 
     def by_digest(self, digest: bytes, *, removed: bool = False) -> list[str]:
         """Return the specs of the versions and seeds that have a manifest, sorted.

@@ -63,7 +63,7 @@ def clone(source: Context, path: Path, *, progress: Progress | None = None) -> N
 
 def _fill(source: Context, copy: Context, progress: Progress | None) -> None:
     """Copy all that the names of a clone reach."""
-    copy.refs.refresh()
+    copy.heed_purges()
     names = select(copy, ())
     refs: list[VersionRef | SeedRef] = [*names.versions.values(), *names.seeds.values()]
     with copy.objects.writer() as writer:

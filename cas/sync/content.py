@@ -52,6 +52,8 @@ class Lacking:
         self._writer = writer
         self._progress = progress
         self._meter = Meter(progress, "compare")
+        self.purged: set[bytes] = set()
+        """What is not lacking, because it was purged here or there."""
         self._consignment = Consignment(source)
 
     def __enter__(self) -> Self:
@@ -114,7 +116,11 @@ class Lacking:
 
     def _want(self, digest: bytes, size: int | None = None) -> None:
         self._meter.add()
-        if not self._writer.known_whole(digest, size):
+        if self._writer.known_whole(digest, size):
+            return
+        if digest in self._source.purged or digest in self._destination.purged:
+            self.purged.add(digest)
+        else:
             self._consignment.add(digest)
 
     def _pages(

@@ -58,7 +58,7 @@ def transfer(
     """
     if os.path.samefile(source.root, destination.root):
         raise RefusedError(f"{source.root} is this store itself; name another one")
-    source.refs.refresh()
+    source.heed_purges()
     selection = select(source, specs)
     with publishing(destination) as writer:
         return _Transfer(source, destination, selection, writer, renumber, progress).run()
@@ -82,6 +82,7 @@ class _Transfer:
         self._writer = writer
         self._origin = source.id if renumber else None
         self._progress = progress
+        self._purged: set[bytes] = set()
         self._made: list[str] = []
         self._renumbered: list[Renumbered] = []
 
@@ -150,6 +151,7 @@ class _Transfer:
             ]
             find_targets(lacking, self._source.objects, tags)
             lacking.bring()
+            self._purged = lacking.purged
 
     def _named(
         self, staying: set[str], present: set[str]
@@ -170,6 +172,7 @@ class _Transfer:
     def _publish(self, plan: Plan) -> bool:
         """Write the records; False if the names changed since they were planned."""
         self._writer.flush()
+        self._publish_purges()
         while plan.steps:
             step = plan.steps[0]
             if not self._destination.refs.publish(step.still).events:
@@ -178,6 +181,23 @@ class _Transfer:
             self._renumbered += [one for one in plan.renumbered if one.landed in step.specs]
             del plan.steps[0]
         return True
+
+    def _publish_purges(self) -> None:
+        """Say of what does not come along since the source purged it that it was purged."""
+        events = [
+            purge._asdict() | {"type": "purged", "digest": bytes(purge.digest)}
+            for purge in self._source.refs.purges()
+            if purge.digest in self._purged
+        ]
+        known = {purge.digest for purge in self._destination.refs.purges()}
+        new = [
+            event | {"affects": list(event["affects"])}
+            for event in events
+            if event["digest"] not in known
+        ]
+        if new:
+            self._destination.refs.publish(lambda _: new)
+            self._destination.heed_purges()
 
     def _result(self, last: Plan) -> Synced:
         made = list(dict.fromkeys(self._made))

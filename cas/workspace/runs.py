@@ -10,7 +10,7 @@ from cas.manifests import DIR, walk
 from cas.names import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cas.manifests import Entry, Read
 
@@ -61,6 +61,31 @@ def runs(read: Read, tree: bytes, only: Sequence[str] = ()) -> Iterator[Run]:
             run = []
     if run:
         yield folder, run
+
+
+def without(
+    found: Iterable[Run], purged: Mapping[bytes, str], left_out: dict[bytes, str]
+) -> Iterator[Run]:
+    """Leave out what was purged.
+
+    Args:
+        found: What a tree holds.
+        purged: What was purged, and how a sentence goes on that says so.
+        left_out: Takes the paths of what is left out, with that.
+    """
+    if not purged:
+        yield from found
+        return
+    for folder, run in found:
+        kept = []
+        for entry in run:
+            told = None if entry[1] == DIR else purged.get(entry[3])
+            if told is None:
+                kept.append(entry)
+            else:
+                left_out[folder + b"/" + entry[0] if folder else entry[0]] = told
+        if kept:
+            yield folder, kept
 
 
 def matcher(only: Sequence[str]) -> Callable[[str], bool]:

@@ -48,3 +48,25 @@ def test_repack_says_the_space_it_needs_and_what_came_of_it(cas, store, skills):
 def test_repack_refuses_a_level_that_there_is_not(cas, store):
     assert "19" in cas("repack", "--level", "20", code=6).message
     assert "--level" in cas("repack", "--level", "much", code=2).message
+
+
+def test_purge_names_the_places_and_what_comes_of_it(cas, store, skills, clean):
+    (skills / "secret").write_text("token = 8472" * 40)
+    cas("add", "skills", skills)
+    ran = cas("purge", "skills@v1:secret", "--reason", "it leaked")
+    assert ran.lines[0] == "purged skills@v1:secret"
+    assert "is gone for good: 1 copy, " in ran.lines[1]
+    shown = cas("purge", "skills@v1:secret", "--reason", "again", "--json").json()
+    assert (shown["reason"], shown["copies"], shown["affects"]) == (
+        "it leaked",
+        0,
+        ["skills@v1:secret"],
+    )
+    assert cas("add", "skills", skills, code=6).message.count("\n") == 1
+    assert cas("cat", "skills@v1:secret", code=6).message.endswith("it leaked\n")
+    assert cas("cat", "skills@v1:secret", "--json", code=6).error()["code"] == "purged"
+    assert cas("verify").lines[0].startswith("purged        skills@v1:secret was purged on ")
+    assert len(cas("verify", "--json").json()["purged"]) == 1
+    assert "left out" in cas("checkout", "skills@v1", "work").message
+    assert len(cas("log", "skills@v1", "--json").json()[0]["purged"]) == 1
+    cas("purge", "skills@v1:secret", code=2)
