@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from cas.errors import BusyError, DamagedLogError, FormatError, NotFoundError
 from cas.eventlog.check import check
-from cas.eventlog.head import Head, write_head
-from cas.eventlog.keys import Keys, numbers
+from cas.eventlog.head import Head, read_head, write_head
+from cas.eventlog.keys import Keys, exists, numbers
 from cas.eventlog.loading import Loader
 from cas.eventlog.record import MAX_RECORD, read_record
 from cas.eventlog.snapshot import BEGINNING, Snapshot, read_snapshot
@@ -49,7 +49,7 @@ def copy_log(source: Backend, target: Backend, name: str) -> None:
             target.delete(entry.key)
         newest = _newest(source, keys)
         try:
-            _copy(source, target, keys, newest)
+            end = _copy(source, target, keys, newest)
         except NotFoundError as error:
             if _newest(source, keys) == newest:
                 raise DamagedLogError(
@@ -57,7 +57,15 @@ def copy_log(source: Backend, target: Backend, name: str) -> None:
                     detail=str(error),
                 ) from None
             continue
+        beyond = _beyond(source, keys, end)
         if _newest(source, keys) == newest:
+            if beyond:
+                raise DamagedLogError(
+                    f"record {end + 1} of log {name} is missing: it reached {beyond}; "
+                    "repair it from a copy of the store",
+                    position=end + 1,
+                    detail="it is missing",
+                )
             for finding in check(Loader(target, keys, lambda *_: None)):
                 raise DamagedLogError(
                     f"log {name} is damaged: {finding.detail}; repair it from a copy of the store",
@@ -72,8 +80,19 @@ def _newest(backend: Backend, keys: Keys) -> int:
     return (numbers(backend, keys.snapshots) or [0])[-1]
 
 
-def _copy(source: Backend, target: Backend, keys: Keys, newest: int) -> None:
-    """Copy what a log needs: segments before the snapshots that name them, records last."""
+def _beyond(backend: Backend, keys: Keys, end: int) -> int:
+    """Return how far a log goes where the record behind `end` is missing; 0 where it ends there."""
+    head = read_head(backend, keys)
+    last = max([0 if head is None else head.position, *numbers(backend, keys.records)])
+    return last if last > end and not exists(backend, keys.record(end + 1)) else 0
+
+
+def _copy(source: Backend, target: Backend, keys: Keys, newest: int) -> int:
+    """Copy what a log needs: segments before the snapshots that name them, records last.
+
+    Returns:
+        The last record.
+    """
     first = last = BEGINNING
     if newest:
         last = read_snapshot(source, keys, newest)
@@ -86,6 +105,7 @@ def _copy(source: Backend, target: Backend, keys: Keys, newest: int) -> None:
         target.put_if_absent(keys.record(record.number), sealed)
         end = record.number, record.digest
     write_head(target, keys, Head(*end, newest))
+    return end[0]
 
 
 def copy_snapshot(
