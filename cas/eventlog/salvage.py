@@ -35,11 +35,13 @@ class Salvaged:
     Attributes:
         log: The new log, which lies under another name; None where nothing was saved.
         lost: Whether the damaged log had reached further.
+        reach: How far it is known to have reached.
         leftover: Events of records behind a gap, in order: what they build on is not known.
     """
 
     log: EventLog | None
     lost: bool
+    reach: int
     leftover: list[Event]
 
 
@@ -88,9 +90,10 @@ def salvage(
         if number > end and (record := _record(backend, keys, number)) is not None
         for event in record[0].events
     ]
-    lost = end < max(seen, default=1)
+    reach = max([1, *seen, *numbers(backend, keys.records)])
+    lost = end < reach
     if not end:
-        return Salvaged(None, True, leftover)
+        return Salvaged(None, True, reach, leftover)
     new = Keys(target)
     copy_snapshot(chain.backend, backend, keys, chain.base, new)
     for kept, sealed in chain.records:
@@ -100,7 +103,7 @@ def salvage(
     # Twice, so that the snapshot before the newest is one that is there.
     while chain.base.sequence and log.compact(full=True):
         pass
-    return Salvaged(log, lost, leftover)
+    return Salvaged(log, lost, reach, leftover)
 
 
 def _longest(keys: Keys, backends: Sequence[Backend], own: Backend) -> _Chain:

@@ -36,7 +36,7 @@ def claim(state: MutableState, event: dict[str, Any], place: Place) -> None:
     if "floors" in event:
         _raise_floors(state, event["floors"])
     before = row.held.before if row.held else row.status
-    held = Held(place.token, owner, expires, before)
+    held = Held(place.token(state), owner, expires, before)
     put_row(state, at, row._replace(status=SYNTHESIZING, held=held, updated_at=iso(now)), row)
     facts = {"expires_at": iso(expires)}
     if row.held is not None:

@@ -131,10 +131,11 @@ class Claims(Journal):
             return events
 
         position = self._append(decide).position
+        state = self._seen()
         return [
             Claim(
                 replace(candidate, status=SYNTHESIZING, updated_at=iso(now)),
-                Place(position, ordinal).token,
+                Place(position, ordinal).token(state),
                 iso(now + length),
                 owner,
             )

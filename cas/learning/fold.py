@@ -14,8 +14,9 @@ from cas.learning.audit_steps import add_audit
 from cas.learning.candidate_steps import change, configure, record
 from cas.learning.claim_steps import claim, release, renew
 from cas.learning.draft_steps import attach, conclude, intend
+from cas.learning.fields import number_of
 from cas.learning.import_steps import drop_parts, keep_part, take_in
-from cas.learning.keys import INIT, Place
+from cas.learning.keys import INIT, TOKEN_SHIFT, Place
 from cas.learning.knowledge_steps import add_report, set_performance
 
 if TYPE_CHECKING:
@@ -50,8 +51,16 @@ def _init(state: MutableState, event: dict[str, Any], _place: Place) -> None:
     state.put(INIT, encode(event))
 
 
+def _rebuilt(state: MutableState, event: dict[str, Any], _place: Place) -> None:
+    shift = number_of(event, "shift")
+    if shift < int.from_bytes(state.get(TOKEN_SHIFT) or b""):
+        raise RefusedError("tokens cannot go back")
+    state.put(TOKEN_SHIFT, shift.to_bytes(8))
+
+
 STEPS: Final[dict[str, Callable[[MutableState, dict[str, Any], Place], None]]] = {
     "init": _init,
+    "rebuilt": _rebuilt,
     "configured": configure,
     "recorded": record,
     "changed": change,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cas.errors import RefusedError
+
+if TYPE_CHECKING:
+    from cas.eventlog import State
 
 TOKENS: Final = 10_000
 """Tokens of claims that one record can give."""
@@ -15,6 +18,7 @@ PLACE_SIZE: Final = 12
 
 INIT: Final = b"init"
 CONFIG: Final = b"config"
+TOKEN_SHIFT: Final = b"token-shift"
 ROW: Final = b"row\x00"
 AUDIT: Final = b"audit\x00"
 COUNT: Final = b"count\x00"
@@ -41,10 +45,14 @@ class Place(NamedTuple):
         """12 bytes, in the order of the log."""
         return self.position.to_bytes(8, "big") + self.ordinal.to_bytes(4, "big")
 
-    @property
-    def token(self) -> int:
-        """The fencing token of a claim that was made here."""
-        return self.position * TOKENS + self.ordinal
+    def token(self, state: State) -> int:
+        """Return the fencing token of a claim that is made here.
+
+        A log that was made anew after a loss is shorter than it was: its tokens go on behind those
+        that may have been given.
+        """
+        shift = int.from_bytes(state.get(TOKEN_SHIFT) or b"")
+        return (self.position + shift) * TOKENS + self.ordinal
 
     @property
     def mark(self) -> str:

@@ -96,3 +96,41 @@ def test_without_a_copy_the_sound_beginning_of_a_learning_log_is_kept(store, tmp
         ]
         with pytest.raises(cas.NotFoundError):
             damaged.learning.safety_report("look", "d1")
+
+
+def test_what_later_records_say_is_told_again_and_no_token_is_given_twice(store, tmp_path):
+    learning = store.learning
+    for name in ("a", "b", "c", "d"):
+        learning.record(cas.Candidate(name, "k"))
+    learning.claim("b", "first", 3600)
+    stale = learning.claim("a", "second", 3600)
+    learning.transition("d", "rejected", actor="maria")
+    records = sorted((tmp_path / "store/log/learning/records").iterdir())
+    flip(records[-3], 30)
+    store.close()
+    (tmp_path / "elsewhere").mkdir()
+    with cas.Store.open(tmp_path / "store") as damaged:
+        done = damaged.repair(tmp_path / "elsewhere")
+        assert done.report.ok, done
+        learning = damaged.learning
+        assert any("2 events behind it 2 were told again" in notice for notice in done.notices)
+        assert learning.get("b").status == "open"
+        assert learning.get("d").status == "rejected"
+        taken = learning.claim("a", "third", 3600, force=True)
+        assert taken.token > stale.token
+        with pytest.raises(cas.LeaseLostError):
+            learning.transition("a", "published", token=stale.token)
+        assert learning.claim("b", "third", 3600).token > taken.token
+        assert learning.transition("a", "failed", token=taken.token).status == "failed"
+
+
+@pytest.mark.parametrize("log", ["catalogue", "learning"])
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "second", "last"])
+def test_a_source_that_lacks_a_record_is_not_cloned(store, tmp_path, log, which):
+    for number in range(3):
+        store.tags.set("live", "skills@v1", reason=str(number))
+    records = sorted((tmp_path / f"store/log/{log}/records").iterdir())
+    records[which].unlink()
+    with pytest.raises(cas.DamagedError, match="missing"):
+        cas.Store.clone(store, tmp_path / "clone")
+    assert not (tmp_path / "clone").exists() or not any((tmp_path / "clone").glob("store.json"))
