@@ -26,7 +26,7 @@ from cas.eventlog.record import NO_DIGEST, Event, write_record
 from cas.eventlog.snapshot import BEGINNING
 from cas.eventlog.state import Draft, Layered, State, scan
 from cas.eventlog.upkeep import COMPACT_AFTER, Upkeep, measure
-from cas.eventlog.view import Fold, View, fold_record
+from cas.eventlog.view import Fold, View, fold_record, record_damaged
 
 if TYPE_CHECKING:
     from cas.backends import Backend
@@ -36,6 +36,8 @@ Decide = Callable[[State, int], Sequence[Event]]
 """Given the state and its position, says what to append; raises to refuse, or returns nothing."""
 
 _TRIES = 3
+_STUCK = 20
+"""Tries in a row that find a number taken, and no record there, before it is called damage."""
 _PAUSE = 0.02
 """Seconds that the loser of a race waits, at most."""
 
@@ -147,7 +149,7 @@ class EventLog:
             DamagedLogError: The log is damaged.
         """
         with self._lock:
-            lost = 0
+            lost = stuck = 0
             while True:
                 self.refresh()
                 view = self._current()
@@ -161,6 +163,9 @@ class EventLog:
                 if appended is not None:
                     break
                 lost += 1
+                stuck = stuck + 1 if self._current().position == view.position else 0
+                if stuck == _STUCK:
+                    raise record_damaged(view.position + 1, "it is there and cannot be read")
                 # Who lost more often waits less: so nobody starves, and fewer sync in vain.
                 time.sleep(random.uniform(0, _PAUSE) / lost)  # noqa: S311 - no secret
             if appended.events:

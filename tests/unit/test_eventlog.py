@@ -11,6 +11,7 @@ from cas.backends import LocalBackend, MemoryBackend
 from cas.backends.reader import LocalReader
 from cas.errors import (
     ConflictError,
+    DamagedLogError,
     EnvironmentFailure,
     NewerFormatError,
     RefusedError,
@@ -300,3 +301,12 @@ def test_a_prefix_reads_only_the_blocks_that_hold_it(tmp_path, monkeypatch):
     assert next(log_.state.scan(b"", reverse=True))[0] == b"first"
     assert log_.state.get(b"29/150") is not None
     assert len(reads) <= 4
+
+
+def test_something_else_in_the_place_of_the_next_record_is_damage(tmp_path, monkeypatch):
+    monkeypatch.setattr("cas.eventlog.log._PAUSE", 0)
+    backend = LocalBackend(tmp_path / "s", create=True)
+    log_ = created(backend)
+    (tmp_path / "s/log/t/records/00000000000000000002").mkdir()
+    with pytest.raises(DamagedLogError, match="cannot be read"):
+        log_.append(lambda state, position: [put("a")])
