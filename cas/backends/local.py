@@ -44,6 +44,8 @@ _UNSURE: Final = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 # Above so many files, one sync of the whole filesystem takes less time.
 _ONE_BY_ONE: Final = 16
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NO_VALUE: Final = _ABSENT | {errno.ELOOP}
+"""A link is not followed: it holds nothing."""
 
 
 class LocalBackend:
@@ -158,7 +160,7 @@ class LocalBackend:
         try:
             fd = fs.open_read(key, dir_fd=self._root_fd)
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in _NO_VALUE:
                 raise Missing(f"{self._where(key)} not found", key=key) from None
             self._fail(error, "reading from the store", key)
         st = os.fstat(fd)

@@ -112,7 +112,7 @@ class LooseObjects:
         if fan not in self._fans:
             return None
         try:
-            st = os.stat(b"%b%b/%b" % (self._root, fan.encode(), text.encode()))
+            st = os.lstat(b"%b%b/%b" % (self._root, fan.encode(), text.encode()))
         except FileNotFoundError:
             return None
         except OSError as error:

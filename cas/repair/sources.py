@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,7 +13,7 @@ from cas.catalogue.identity import is_store
 from cas.catalogue.opening import opened, store_root
 from cas.catalogue.sides import Sides
 from cas.digest import Digest, hash_bytes
-from cas.errors import CasError, DiskFullError, NotFoundError, RefusedError
+from cas.errors import CasError, DamagedError, DiskFullError, NotFoundError, RefusedError
 from cas.manifests import DIR, LINK, Leaf, parse_tree
 from cas.names import parse_spec
 from cas.objects import BLOB, SEED, TREE, VERSION, copy_file
@@ -263,11 +263,17 @@ def open_source(
         raise RefusedError(f"{root} is no directory", path=str(root))
     if os.path.samefile(root, context.root):
         raise RefusedError(f"{root} is this store itself; name another one", path=str(root))
-    if is_store(root):
-        with opened(root) as store:
-            yield StoreSource(store)
-    else:
-        yield FolderSource(root, context, wanted)
+    with ExitStack() as stack:
+        store = None
+        if is_store(root):
+            try:
+                store = stack.enter_context(opened(root))
+            except DamagedError:
+                # Its large objects are files that may fit all the same.
+                if not (root / "loose").is_dir():
+                    raise
+                root /= "loose"
+        yield FolderSource(root, context, wanted) if store is None else StoreSource(store)
 
 
 def _opened(path: bytes) -> Reader:

@@ -279,3 +279,35 @@ def test_what_is_remembered_of_a_workspace_is_healed_or_put_aside(home):
         assert done.report.ok
         assert done.quarantined == (f"quarantine/workspaces/{memory.name}-1",)
         assert "cas checkout --update" in done.notices[0]
+
+
+def test_a_source_that_cannot_be_opened_still_has_files_that_fit(tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/big").write_bytes(b"big" * 500_000)
+    with cas.Store.init(tmp_path / "store") as store:
+        store.versions.add("skills", tmp_path / "set")
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        (tmp_path / "copy/store.json").write_bytes(b"{")
+        (loose,) = (tmp_path / "store/loose").glob("*/*")
+        flip(loose, 9)
+        assert store.repair(tmp_path / "copy").report.ok
+
+
+def test_a_link_in_the_place_of_a_file_holds_nothing(tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/big").write_bytes(b"big" * 500_000)
+    with cas.Store.init(tmp_path / "store") as store:
+        store.versions.add("skills", tmp_path / "set")
+        (loose,) = (tmp_path / "store/loose").glob("*/*")
+        (record,) = (tmp_path / "store/log/catalogue/records").glob("*2")
+        for path, kind in ((loose, "missing"), (record, "bad_ref")):
+            path.rename(tmp_path / path.name)
+            path.symlink_to(tmp_path / path.name)
+            assert [problem.kind for problem in store.verify().problems] == [kind]
+            with cas.Store.init(tmp_path / f"to{kind}") as other:
+                with pytest.raises(cas.DamagedError):
+                    other.pull(store)
+                assert other.versions.list() == []
+            path.unlink()
+            (tmp_path / path.name).rename(path)
+        assert store.verify().ok
