@@ -97,8 +97,9 @@ def clone(
 
 
 def _report(session: Session, done: "cas.Synced", where: object) -> int:
+    at = f"means something else at {session.out.path(str(where))}; it stays"
     conflicts = [
-        f"{spec} means something else at {session.out.path(str(where))}; it stays"
+        f"{spec} or what it points at {at}" if spec.startswith("tag:") else f"{spec} {at}"
         for spec in done.conflicts
     ]
     session.done(done, *_lines(done), notices=[*conflicts, *done.notices])

@@ -128,8 +128,9 @@ def building(
         ConflictError: There is a store, or anything else.
         BusyError: Another process is about to make it.
     """
-    if os.path.lexists(path) and not path.is_dir():
-        raise ConflictError(f"{path} is a file; name a directory", path=str(path))
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        what = "link" if path.is_symlink() else "file"
+        raise ConflictError(f"{path} is a {what}; name a directory", path=str(path))
     made = _missing(path)
     backend = LocalBackend(path, shared_gid=gid, create=True)
     fd = fs.open_dir(path)

@@ -12,7 +12,7 @@ from cas.catalogue.context import Context, doing
 from cas.catalogue.founding import building
 from cas.catalogue.identity import read_identity
 from cas.catalogue.publish import tidy_up
-from cas.errors import MissingObjectError
+from cas.errors import MissingObjectError, RefusedError
 from cas.eventlog.copying import copy_log, log_names
 from cas.learning import Learning
 from cas.refs import open_catalogue
@@ -37,9 +37,12 @@ def clone(source: Context, path: Path, *, progress: Progress | None = None) -> N
 
     Raises:
         ConflictError: Something is at `path`.
+        RefusedError: It lies in the source.
         DamagedError: The source is damaged.
     """
     with doing(f"cloning {source.root}"):
+        if source.root.resolve() in path.resolve().parents:
+            raise RefusedError(f"{path} lies in the store itself; name a place outside")
         # A group of the source is not one of the place where the clone lies.
         identity = read_identity(source.root)._replace(shared=False)
         with building(path, identity, resume=True) as backend:

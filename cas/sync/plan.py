@@ -7,6 +7,7 @@ two histories that begin alike is moved on, and two that part are a conflict.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from cas.refs import Event, Refs, SeedRef, TagMove, VersionRef
     from cas.sync.selection import Selection
 
+_ELSEWHERE: Final = re.compile(r"@v[0-9]+ of store [0-9a-f-]+\Z")
+"""How the parent of a version ends that has another number in the store that it comes from."""
 _ROOM: Final = MAX_RECORD - (64 << 10)
 """Bytes of events that are sure to fit into one record."""
 _EVENT: Final = 1024
@@ -83,6 +86,7 @@ class Plan:
         newer: Tags that moved on at the destination only.
         conflicts: Specs that mean something else there.
         renumbered: Versions that land under another number.
+        elsewhere: Specs of the source that have another number there, those that landed before too.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -91,6 +95,7 @@ class Plan:
     newer: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     renumbered: list[Renumbered] = field(default_factory=list)
+    elsewhere: set[str] = field(default_factory=set)
 
     def add(self, spec: str, event: Event, *, last: int | None = None) -> Step:
         """Plan an event, in a new record if it does not fit into the one before."""
@@ -132,7 +137,8 @@ def make_plan(
         _plan_version(plan, destination, version, last, shifted, origin, writer)
     for seed in selection.seeds.values():
         _plan_seed(plan, destination, seed)
-    other = {*plan.conflicts, *(one.spec for one in plan.renumbered)}
+    # A tag says which version is live: one that has another number here is not it.
+    other = {*plan.conflicts, *plan.elsewhere}
     for name, tag in selection.tags.items():
         if other.isdisjoint(source.by_digest(tag.digest)):
             _plan_tag(plan, name, source.tag_history(name), destination.tag_history(name))
@@ -159,6 +165,11 @@ def _plan_version(
     before = last.get(resource, refs.last_number(resource))
     encoded, digest = version.manifest_bytes, version.digest
     manifest = VersionManifest.from_bytes(encoded)
+    own = None if origin is None else _own(refs, manifest)
+    if own is not None:
+        plan.elsewhere.add(spec)
+        _plan_present(plan, f"{resource}@v{own.number}", own)
+        return
     if there is not None or resource in shifted:
         if origin is None:
             plan.conflicts.append(spec)
@@ -166,12 +177,14 @@ def _plan_version(
         copy = renumbered(manifest, version.digest, origin, before + 1)
         landed = _landed(refs, copy)
         if landed is not None:
+            plan.elsewhere.add(spec)
             _plan_present(plan, f"{resource}@v{landed.number}", landed)
             return
         shifted.add(resource)
         manifest = copy
         encoded = manifest.to_bytes()
         digest = writer.put(encoded, VERSION)
+        plan.elsewhere.add(spec)
         plan.renumbered.append(Renumbered(spec, f"{resource}@v{manifest.number}"))
     event = dict(version_event(manifest, digest, encoded))
     if manifest.number != before + 1:
@@ -185,8 +198,11 @@ def renumbered(
 ) -> VersionManifest:
     """Return a version of another store under a number of this one.
 
-    Everything that was said of it stays; its parent is the manifest that it had there.
+    Everything that was said of it stays; its parent is the manifest that it had in the store that
+    it comes from first.
     """
+    if _ELSEWHERE.search(manifest.parent or ""):
+        return manifest._replace(number=number)
     return manifest._replace(
         number=number,
         parent=f"{manifest.resource}@v{manifest.number} of store {origin}",
@@ -194,12 +210,24 @@ def renumbered(
     )
 
 
+def _own(refs: Refs, manifest: VersionManifest) -> VersionRef | None:
+    """Return the version that another store got from this one under another number."""
+    if _ELSEWHERE.search(manifest.parent or "") and len(manifest.parents) == 1:
+        for spec in refs.by_digest(manifest.parents[0], removed=True):
+            name, _, number = spec.rpartition("@v")
+            if name == manifest.resource:
+                return refs.version(name, int(number))
+    return None
+
+
 def _landed(refs: Refs, copy: VersionManifest) -> VersionRef | None:
     """Return the version that an earlier transfer made of the same one."""
     for ref in refs.versions(copy.resource, removed=True):
         if ref.manifest_bytes.find(copy.parents[0]) >= 0:  # quick: few have to be parsed
             manifest = VersionManifest.from_bytes(ref.manifest_bytes)
-            if manifest._replace(number=copy.number) == copy:
+            # Through which store it came does not matter: its parent's digest says what it is.
+            elsewhere = _ELSEWHERE.search(manifest.parent or "")
+            if elsewhere and manifest._replace(number=copy.number, parent=copy.parent) == copy:
                 return ref
     return None
 

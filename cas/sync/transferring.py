@@ -201,10 +201,12 @@ class _Transfer:
 
     def _result(self, last: Plan) -> Synced:
         made = list(dict.fromkeys(self._made))
+        here = self._destination.root
         notices = [
-            f"{spec} was removed here; undelete it to bring it back" for spec in last.removed
+            f"{spec} was removed from {here}; undelete it there to bring it back"
+            for spec in last.removed
         ]
-        notices += [f"{spec} moved on here; it stays" for spec in last.newer]
+        notices += [f"{spec} moved on in {here}; it stays" for spec in last.newer]
         return Synced(
             source=self._source.root,
             destination=self._destination.root,

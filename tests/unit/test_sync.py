@@ -81,7 +81,7 @@ def test_a_tag_brings_its_history_and_what_it_points_at(pair, tmp_path):
     assert b.tags.get("live").target == "videos@v1"
     b.tags.set("live", "videos@v2")
     done = b.pull(a)
-    assert done.notices == ("tag:live moved on here; it stays",)
+    assert done.notices == (f"tag:live moved on in {done.destination}; it stays",)
     a.tags.set("live", "videos@v2", reason="mine")
     assert b.pull(a).conflicts == ()  # both say the same of now
     a.tags.set("live", "videos@v1")
@@ -120,7 +120,9 @@ def test_a_name_that_was_removed_here_stays_removed(pair):
     b.versions.remove("videos@v1")
     done = b.pull(a)
     assert done.new == ()
-    assert done.notices == ("videos@v1 was removed here; undelete it to bring it back",)
+    assert done.notices == (
+        f"videos@v1 was removed from {done.destination}; undelete it there to bring it back",
+    )
 
 
 def test_seeds_travel_and_are_never_overwritten(pair, tmp_path):
@@ -310,3 +312,42 @@ def test_two_that_push_to_one_store_at_once_both_arrive_or_conflict(pair, tmp_pa
     assert sorted(said) == [[], [b"videos@v1"]]
     assert [v.spec for v in b.versions.list()] == ["skills@v1", "videos@v1"]
     assert b.verify().ok
+
+
+def test_two_stores_that_renumber_from_each_other_come_to_rest(tmp_path):
+    with cas.Store.init(tmp_path / "a") as one, cas.Store.init(tmp_path / "b") as two:
+        for number, store in enumerate((one, two)):
+            (tmp_path / "set").mkdir(exist_ok=True)
+            (tmp_path / "set/f").write_text("common")
+            if not number:
+                store.versions.add("skills", tmp_path / "set")
+        two.pull(one)
+        for store, text in ((one, "ours"), (two, "theirs"), (one, "ours 2"), (two, "theirs 2")):
+            (tmp_path / "set/f").write_text(text)
+            store.versions.add("skills", tmp_path / "set")
+        for _ in range(2):
+            two.pull(one, renumber=True)
+            one.pull(two, renumber=True)
+        for store in (one, two):
+            trees = [version.tree for version in store.versions.list("skills")]
+            assert len(trees) == len(set(trees)) == 5
+        with cas.Store.init(tmp_path / "c") as three:
+            three.versions.add("skills", tmp_path / "set")
+            three.pull(one, renumber=True)
+            three.pull(two, renumber=True)
+            trees = [version.tree for version in three.versions.list("skills")]
+            assert len(trees) == len(set(trees)) + 1  # its own is like one of them, but its own
+            assert not three.pull(one, renumber=True).new
+            assert not three.pull(two, renumber=True).new
+
+
+def test_a_clone_goes_neither_into_its_source_nor_through_a_link(pair, tmp_path):
+    _, source = pair
+    with pytest.raises(cas.RefusedError, match="in the store itself"):
+        cas.Store.clone(source, source.root / "sub")
+    assert not (source.root / "sub").exists()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with pytest.raises(cas.ConflictError, match="is a link"):
+        cas.Store.clone(source, tmp_path / "link")
+    assert not any((tmp_path / "there").iterdir())
