@@ -96,7 +96,10 @@ def publish(
     learning = session.store().learning
     published = learning.publish(candidate_id, message, token=_number(token), actor=actor)
     done = "published already as" if published.unchanged else "published as"
-    session.done(published, f"{visible(candidate_id)}: {done} {published.version.spec}")
+    spec = published.version.spec
+    gone = published.version.removed_at is not None
+    hint = [f"{spec} was removed since; cas undelete {spec} brings it back"] if gone else []
+    session.done(published, f"{visible(candidate_id)}: {done} {spec}", notices=hint)
 
 
 def _number(token: str | None) -> int | None:

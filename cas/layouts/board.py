@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cas import fs
 from cas.errors import RefusedError
 from cas.layouts.results import Skipped
+from cas.layouts.told import members
 from cas.learning import AuditEvent, Candidate, EvalReport, PerformanceSnapshot, SafetyReport
 from cas.learning.document import checked
 from cas.workspace.handles import scan
@@ -174,7 +175,9 @@ def _document(data: bytes) -> Any:
     if not data.strip():
         raise RefusedError("is blank")
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=members)
+    except RefusedError:
+        raise
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"is no JSON document: {error}") from None
 

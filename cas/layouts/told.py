@@ -286,7 +286,7 @@ def parse(content: bytes) -> dict[str, Any]:
             if depth > _MAX_DEPTH:
                 raise RefusedError("is nested too deeply")
         found = json.loads(
-            text, object_pairs_hook=_members, parse_constant=_no_number, parse_float=_number
+            text, object_pairs_hook=members, parse_constant=_no_number, parse_float=_number
         )
     except RefusedError:
         raise
@@ -297,7 +297,12 @@ def parse(content: bytes) -> dict[str, Any]:
     return found
 
 
-def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object.
+
+    Raises:
+        RefusedError: One is there twice.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise RefusedError("has a member twice")

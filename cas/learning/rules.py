@@ -98,7 +98,7 @@ def check_leaving(row: Row, to: str, now: int, *, token: int | None, forced: boo
     """
     check_published(row)
     if row.held is not None and token is None and not forced:
-        until = f"until {iso(row.held.expires_ns)}"
+        until = f"until {iso(row.held.expires_ns)}; give the token of that claim, wait, or force it"
         if row.held.expires_ns <= now:
             until = "whose lease is over; claim it"
         raise BeingSynthesizedError(

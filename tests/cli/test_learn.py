@@ -253,3 +253,31 @@ def test_compaction_keeps_everything(cas, store):
     before = cas("learn", "audit", "--json").json()
     assert cas("learn", "compact", "--json").json() == {"compacted": True}
     assert cas("learn", "audit", "--json").json() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"candidate_id": "a", "candidate_id": "b", "kind": "k"}', "'candidate_id' twice"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"candidate_id": 1, "kind": "k"}', "1 is not the name"),
+        ('{"candidate_id": "a", "kind": "k", "n": ' + "9" * 5000 + "}", "5000 digits"),
+        ('{"candidate_id": "a", "kind": "k", "n": NaN}', "NaN"),
+    ],
+    ids=["twice", "deep", "no name", "digits", "NaN"],
+)
+def test_a_line_that_is_no_candidate_is_named_and_none_recorded(cas, store, clean, text, says):
+    (clean / "lines").write_text('{"candidate_id": "ok", "kind": "k"}\n' + text + "\n")
+    ran = cas("learn", "record", "--from", "lines", code=6)
+    assert "line 2 of lines" in ran.message
+    assert says.lower() in ran.message.lower()
+    assert cas("learn", "list", "--json").json() == []
+
+
+def test_reports_and_payloads_that_are_odd_json_are_refused(cas, store, clean):
+    record(cas, "c1")
+    for text in ('{"a": 1, "a": 2}', "[" * 100_000):
+        (clean / "report").write_text(text)
+        cas("learn", "report", "add", "eval", "skill", "draft", "r1", "report", code=6)
+        cas("learn", "transition", "c1", "failed", "--payload", text, code=2)
+    cas("learn", "record", "--from", clean, code=6)
