@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from cas.learning import Published as Published
     from cas.learning import SafetyReport as SafetyReport
     from cas.learning import TakenIn as TakenIn
+    from cas.learning import TransitionsChange as TransitionsChange
     from cas.maintenance.report import Problem as Problem
     from cas.maintenance.report import VerifyReport as VerifyReport
     from cas.maintenance.verify import verify_workspace as verify_workspace
@@ -99,7 +100,7 @@ _HOME = {
         "TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
         "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
-        "PerformanceSnapshot Published SafetyReport TakenIn",
+        "PerformanceSnapshot Published SafetyReport TakenIn TransitionsChange",
         "cas.maintenance.report": "Problem VerifyReport",
         "cas.maintenance.verify": "verify_workspace",
         "cas.manifests": "SeedPart",

@@ -15,6 +15,7 @@ PLACE_SIZE: Final = 12
 
 INIT: Final = b"init"
 CONFIG: Final = b"config"
+CONFIGURED: Final = b"configured\x00"
 ROW: Final = b"row\x00"
 AUDIT: Final = b"audit\x00"
 COUNT: Final = b"count\x00"
