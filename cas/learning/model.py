@@ -275,7 +275,8 @@ class _Report:
         draft_id: The draft.
         report_id: The report's name.
         content: Any JSON document.
-        recorded_at: When it was recorded: UTC, ISO 8601, by the store's clock.
+        recorded_at: When it was recorded: UTC, ISO 8601, by the store's clock unless it was taken
+            in with a time.
     """
 
     skill_name: str
