@@ -1,9 +1,10 @@
-"""Documents that come in a file or on standard input."""
+"""Documents that come in a file, on standard input or in an option."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @contextmanager
@@ -24,3 +25,15 @@ def opened(source: str) -> Iterator[tuple[BinaryIO, str]]:
         raise NotFoundError(f"{source} not found; name a file, or - for standard input") from None
     with file:
         yield file, source
+
+
+def parsed(text: str | bytes) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

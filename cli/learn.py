@@ -8,7 +8,7 @@ import typer
 
 from . import learn_claims, learn_drafts, learn_perf, learn_reports, learn_watch
 from .arguments import natural, pairs, wrong
-from .inputs import opened
+from .inputs import opened, parsed
 from .learn_drafts import Actor, Id, Token
 from .output import table, title, visible, when
 from .session import Session, command, group
@@ -110,7 +110,7 @@ def _read_lines(source: str) -> Iterator["cas.Candidate"]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    yield Candidate.from_dict(json.loads(line))
+                    yield Candidate.from_dict(parsed(line))
                 except ValueError as error:
                     raise RefusedError(
                         f"line {number} of {name} is no candidate: {error}", line=number
@@ -205,7 +205,7 @@ def _document(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        value = json.loads(text)
+        value = parsed(text)
     except ValueError as error:
         raise wrong("--payload", f"it is no JSON: {error}") from None
     if not isinstance(value, dict):

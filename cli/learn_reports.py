@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .arguments import one_of
-from .inputs import opened
+from .inputs import opened, parsed
 from .output import table, visible, when
 from .session import Session, command, group
 
@@ -50,7 +50,7 @@ def _read(source: str) -> Any:
 
     with opened(source) as (file, name):
         try:
-            return json.loads(file.read())
+            return parsed(file.read())
         except ValueError as error:
             raise RefusedError(f"{name} is no JSON document: {error}") from None
 
