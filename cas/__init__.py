@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from cas.learning import Published as Published
     from cas.learning import SafetyReport as SafetyReport
     from cas.learning import TakenIn as TakenIn
+    from cas.learning import TransitionsChange as TransitionsChange
     from cas.maintenance.gc import Collected as Collected
     from cas.maintenance.purge import Purged as Purged
     from cas.maintenance.repack import Repacked as Repacked
@@ -99,11 +100,11 @@ _HOME = {
         "cas.errors": "AlreadyDraftedError BeingPublishedError BeingSynthesizedError BusyError "
         "CasError ConflictError CorruptObjectError DamagedError DamagedLogError DiskFullError "
         "EnvironmentFailure FormatError LeaseLostError MissingObjectError NameRefusedError "
-        "NewerFormatError NotFoundError OutcomeUnknownError PurgedError RefusedError  "
+        "NewerFormatError NotFoundError OutcomeUnknownError PurgedError RefusedError "
         "SourceChangedError TransitionRefusedError UnknownCandidateError UnsupportedError",
         "cas.layouts": "Exported Imported Skipped",
         "cas.learning": "AuditEvent Candidate Claim Drafted EvalReport Learning Lease "
-        "PerformanceSnapshot Published SafetyReport TakenIn",
+        "PerformanceSnapshot Published SafetyReport TakenIn TransitionsChange",
         "cas.maintenance.gc": "Collected",
         "cas.maintenance.purge": "Purged",
         "cas.maintenance.repack": "Repacked",

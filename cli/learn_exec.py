@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ class Work:
         }
         try:
             self._process = process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, env=environment, process_group=0
+                words, bufsize=0, stdin=subprocess.PIPE, env=environment, process_group=0
             )
         except OSError as error:
             self._session.note(f"{visible(words[0])} cannot be run: {error.strerror}")
@@ -69,10 +70,7 @@ class Work:
         try:
             if self._told:
                 raise _ending(self._told)
-            with contextlib.suppress(BrokenPipeError):  # it need not read what it is given
-                assert process.stdin is not None
-                process.stdin.write(json.dumps(claim.candidate.to_dict()).encode())
-                process.stdin.close()
+            _feed(process, json.dumps(claim.candidate.to_dict()).encode())
             code = self._wait(process)
         finally:
             _end(process)
@@ -83,7 +81,7 @@ class Work:
             try:
                 return process.wait(self._lease / 3)
             except subprocess.TimeoutExpired:
-                from cas import LeaseLostError
+                from cas import BusyError, EnvironmentFailure, LeaseLostError
 
                 claim = self._claim
                 try:
@@ -94,6 +92,9 @@ class Work:
                     if self._is_ours():
                         continue
                     raise
+                except (EnvironmentFailure, BusyError) as error:
+                    # Until somebody takes the candidate over, the claim can still be renewed.
+                    self._session.note(f"the claim could not be renewed: {visible(str(error))}")
 
     def _is_ours(self) -> bool:
         """Say whether the command itself ended the claim, by moving the candidate on."""
@@ -105,14 +106,18 @@ class Work:
 
     @contextlib.contextmanager
     def _told_to_end(self) -> Iterator[None]:
-        """Have Ctrl-C and SIGTERM end the command, and not before it is known which that is."""
+        """Have signals end the command, and not before it is known which that is."""
 
         def end(number: int, _frame: Any) -> None:
             self._told = number
             if self._process is not None:
                 raise _ending(number)
 
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, end)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) is not signal.SIG_IGN  # as under nohup
+        }
         try:
             yield
         finally:
@@ -128,6 +133,20 @@ class Work:
             self._session.note(f"{visible(claim.candidate.candidate_id)} was released")
 
 
+def _feed(process: "subprocess.Popen[bytes]", content: bytes) -> None:
+    """Give the command its input beside it: it need not read that, nor at once."""
+    pipe = process.stdin
+    assert pipe is not None
+
+    def write() -> None:
+        left = memoryview(content)
+        with contextlib.suppress(BrokenPipeError), pipe:
+            while left:
+                left = left[pipe.write(left) :]
+
+    threading.Thread(target=write, daemon=True).start()
+
+
 def _ending(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
@@ -136,11 +155,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     """End the command with all that it started, if it still runs."""
     if process.poll() is not None:
         return
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
     try:
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    except (subprocess.TimeoutExpired, ProcessLookupError):
+        pass
+    finally:  # also if this one is told to end a second time
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

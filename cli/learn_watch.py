@@ -1,13 +1,17 @@
 """`cas learn watch`: what happens to the candidates, as JSON lines."""
 
+import contextlib
 import json
-import time
-from collections.abc import Iterable
-from typing import Annotated, Any
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .session import Session, command
+
+if TYPE_CHECKING:
+    import cas
 
 _PAUSE = 0.25
 """Seconds between two looks."""
@@ -28,6 +32,7 @@ def watch(
 ) -> None:
     """Print what was done to the candidates, or the candidates of one status, as JSON lines."""
     learning = session.store().learning
+    place = _place(session)
     mark = ""
     if status is not None:
         mark = learning.audit_end()
@@ -38,11 +43,41 @@ def watch(
             _print(session, (event.to_dict() for event in events))
         else:
             come = {event.candidate_id: 0 for event in events if event.to_status == status}
-            now = (learning.get(candidate_id) for candidate_id in come)
-            _print(session, (found.to_dict() for found in now if found.status == status))
+            _print(session, _still(learning, come, status))
         if not follow:
             return
-        time.sleep(_PAUSE)
+        session.out.wait(_PAUSE)
+        if _place(session) != place:
+            raise _gone(session)
+
+
+def _place(session: Session) -> tuple[int, int]:
+    """Return what tells the store's directory from any other that gets its name."""
+    try:
+        found = os.stat(session.store().root)
+    except FileNotFoundError:
+        raise _gone(session) from None
+    return found.st_dev, found.st_ino
+
+
+def _gone(session: Session) -> Exception:
+    from cas import NotFoundError
+
+    root = session.store().root
+    return NotFoundError(f"the store {root} is gone: it was moved or removed", path=str(root))
+
+
+def _still(
+    learning: "cas.Learning", candidates: Iterable[str], status: str
+) -> Iterator[dict[str, Any]]:
+    """Give the candidates that have a status now; an import may tell of some that are not there."""
+    from cas import UnknownCandidateError
+
+    for candidate_id in candidates:
+        with contextlib.suppress(UnknownCandidateError):
+            found = learning.get(candidate_id)
+            if found.status == status:
+                yield found.to_dict()
 
 
 def _print(session: Session, values: Iterable[dict[str, Any]]) -> None:

@@ -1,8 +1,11 @@
 """Text for people and JSON for scripts, made in one way for all commands."""
 
+import errno
 import json
 import os
+import select
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -57,6 +60,20 @@ class Output:
         """Hand everything to the system."""
         if self._raw is not None:
             self._raw.flush()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, unless the reader goes away meanwhile, which a pipe tells.
+
+        Raises:
+            BrokenPipeError: It did.
+        """
+        if self._raw is None:
+            time.sleep(seconds)
+            return
+        watched = select.poll()
+        watched.register(self._raw.fileno(), 0)
+        if watched.poll(seconds * 1000):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def paint(self, text: str, colour: str) -> str:
         """Return the text in a colour, where the stream shows colours."""
@@ -134,8 +151,8 @@ def when(moment: str | None) -> str:
         return ""
     if moment.endswith("+00:00"):
         # Only the minute shows, and versions made by a machine share theirs with many others.
-        return _when(moment[:16] + "+00:00") or moment
-    return _when(moment) or moment
+        return _when(moment[:16] + "+00:00") or visible(moment)
+    return _when(moment) or visible(moment)
 
 
 @lru_cache

@@ -86,6 +86,8 @@ class Decision(NamedTuple):
 
     version: Version | None
     reason: str
+    there: bool = False
+    """Whether the version was there before: it came from another store, or out of a repair."""
 
 
 def find_part(context: Context, text: str) -> Part:
@@ -122,7 +124,8 @@ def publish_part(context: Context, publication: Publication) -> Decision:
     """Make the next version of a resource with one part replaced, unless it is decided already.
 
     It goes on top of the newest version, where the part must still be what the draft was made
-    from; if it is not, the publication is refused for good.
+    from; if it is not, the publication is refused for good. Where a version says that it is from
+    this candidate and draft already, it is that one.
 
     Args:
         context: The store.
@@ -132,28 +135,20 @@ def publish_part(context: Context, publication: Publication) -> Decision:
     with publishing(context) as writer:
         while True:
             refs.refresh()
-            decision = find_decision(refs, publication.identity)
+            decision = find_decision(refs, publication.identity) or _recognise(context, publication)
             if decision is not None:
                 return decision
             newest = refs.latest(resource)
             try:
                 manifest = _manifest(context, writer, publication, newest)
             except ConflictError as error:
-                return refuse_publication(
-                    context, publication.identity, publication.candidate, publication.by, str(error)
-                )
+                return _refuse(context, publication, publication.by, str(error))
             encoded = manifest.to_bytes()
             digest = writer.put(encoded, VERSION)
             writer.flush()
             events = [
                 version_event(manifest, digest, encoded),
-                {
-                    **_decides("published", publication.identity, publication.candidate),
-                    "by": publication.by,
-                    "reports": list(publication.reports),
-                    "resource": resource,
-                    "number": manifest.number,
-                },
+                _published(publication, manifest.number),
             ]
 
             def decide(
@@ -169,19 +164,47 @@ def publish_part(context: Context, publication: Publication) -> Decision:
             refs.publish(decide)
 
 
-def refuse_publication(
-    context: Context, identity: bytes, candidate: str, by: str, reason: str
+def give_up_publication(
+    context: Context, publication: Publication, by: str, reason: str
 ) -> Decision:
-    """Decide that a publication makes no version, unless it is decided already.
+    """Decide that a publication makes no version, unless it made one or is decided already.
+
+    Args:
+        context: The store, whose catalogue was just read.
+        publication: What was to be published.
+        by: Who gives it up.
+        reason: Why.
 
     Returns:
         How it is decided now.
     """
-    event = {
-        **_decides("publication-refused", identity, candidate),
-        "by": by,
-        "reason": reason,
-    }
+    return _recognise(context, publication) or _refuse(context, publication, by, reason)
+
+
+def _refuse(context: Context, publication: Publication, by: str, reason: str) -> Decision:
+    told = _decides("publication-refused", publication)
+    return _decide(context, publication.identity, {**told, "by": by, "reason": reason})
+
+
+def _recognise(context: Context, publication: Publication) -> Decision | None:
+    """Decide a publication where a version says that it is from this candidate and draft already.
+
+    A catalogue that was made anew from manifests knows the version and not what was decided, and
+    one whose version came from another store never did.
+    """
+    refs, base = context.refs, publication.base
+    wanted = {"candidate": publication.candidate, "draft": bytes(publication.draft[2]).hex()}
+    for number in range(refs.last_number(base.resource), base.number, -1):
+        ref = refs.version(base.resource, number)
+        version = None if ref is None else version_from_ref(ref)
+        if version and version.source == SOURCE and version.meta.items() >= wanted.items():
+            event = _published(publication, number) | {"there": True}
+            return _decide(context, publication.identity, event)
+    return None
+
+
+def _decide(context: Context, identity: bytes, event: Event) -> Decision:
+    """Write a decision that makes no version, unless there is one, and return the one there is."""
     change_refs(context, lambda refs: [] if refs.publication(identity) is not None else [event])
     decision = find_decision(context.refs, identity)
     assert decision is not None
@@ -197,10 +220,21 @@ def find_decision(refs: Refs, identity: bytes) -> Decision | None:
         return Decision(None, event["reason"])
     ref = refs.version(event["resource"], event["number"])
     assert ref is not None, "a version's record is never taken away"
-    return Decision(version_from_ref(ref), "")
+    return Decision(version_from_ref(ref), "", event.get("there") is True)
 
 
-def _decides(kind: str, identity: bytes, candidate: str) -> dict[str, object]:
+def _published(publication: Publication, number: int) -> dict[str, object]:
+    return {
+        **_decides("published", publication),
+        "by": publication.by,
+        "reports": list(publication.reports),
+        "resource": publication.base.resource,
+        "number": number,
+    }
+
+
+def _decides(kind: str, publication: Publication) -> dict[str, object]:
+    identity, candidate = publication.identity, publication.candidate
     return {"type": kind, "publication": identity, "candidate": candidate, "at": now()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from cas import fs
@@ -14,6 +13,8 @@ from cas.layouts.results import Skipped
 from cas.layouts.told import members
 from cas.learning import AuditEvent, Candidate, EvalReport, PerformanceSnapshot, SafetyReport
 from cas.learning.document import checked
+from cas.learning.fields import MOST
+from cas.learning.rows import iso, ns_of
 from cas.workspace.handles import scan
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ NAMES: Final = frozenset((CANDIDATES, AUDIT, PERFORMANCE, *REPORTS))
 
 _BEFORE: Final = b"report-"
 _AFTER: Final = b".json"
+_TIMES: Final = b"times.json"
 _LONGEST: Final = 16 << 20
 """Bytes of a line or a report, at most."""
 _PIECE: Final = 1 << 20
-_STEP_NS: Final = 1_000_000
 
 _Report = SafetyReport | EvalReport
 
@@ -68,7 +69,10 @@ class Board:
         return self._values(PERFORMANCE, PerformanceSnapshot.from_dict, None)
 
     def reports(self) -> Iterator[_Report]:
-        """Give the reports, those of one draft in the order of their files' times."""
+        """Give the reports, those of one draft in the order in which they were recorded.
+
+        That and when is what the times of their files tell, or an export wrote beside them.
+        """
         for folder, kind in REPORTS.items():
             for skill in self._folders(folder):
                 for draft in self._folders(folder + b"/" + skill):
@@ -103,27 +107,52 @@ class Board:
     def _of_draft(self, folder: bytes, kind: type[_Report]) -> Iterator[_Report]:
         skill, draft = folder.split(b"/")[1:]
         found = []
+        told: dict[str, str] = {}
         for entry in self._entries(folder):
             name = os.fsencode(entry.name)
-            if not (name.startswith(_BEFORE) and name.endswith(_AFTER)):
+            if name == _TIMES:
+                told = self._times(folder)
+            elif name.startswith(_BEFORE) and name.endswith(_AFTER):
+                found.append((entry.stat(follow_symlinks=False).st_mtime_ns, name))
+            else:
                 self._skip(folder + b"/" + name, "is no report-ID.json")
-                continue
-            st = entry.stat(follow_symlinks=False)
-            found.append((st.st_mtime_ns, name))
-        for _, name in sorted(found):
+        order = {report_id: number for number, report_id in enumerate(told)}
+
+        def place(file: tuple[int, bytes]) -> tuple[int, tuple[int, bytes]]:
+            return order.get(_report_id(file[1]), len(order)), file
+
+        for written_ns, name in sorted(found, key=place):
             fd = self._open(folder, name)
             if fd is None:
                 continue
             try:
                 with open(fd, "rb") as file:
                     content = _document(file.read(_LONGEST + 1))
-                report_id = os.fsdecode(name.removeprefix(_BEFORE).removesuffix(_AFTER))
-                report = kind(os.fsdecode(skill), os.fsdecode(draft), report_id, content)
+                report_id = _report_id(name)
+                recorded_at = told.get(report_id) or iso(min(max(written_ns, 0), MOST))
+                names = os.fsdecode(skill), os.fsdecode(draft), report_id
+                report = kind(*names, content, recorded_at)
                 report.check_names()
                 checked(content, "its content")
                 yield report
             except RefusedError as error:
                 self._skip(folder + b"/" + name, str(error))
+
+    def _times(self, folder: bytes) -> dict[str, str]:
+        """Return when each report of a draft was recorded, in order, as an export wrote it."""
+        fd = self._open(folder, _TIMES)
+        if fd is None:
+            return {}
+        with open(fd, "rb") as file:
+            content = file.read(_LONGEST + 1)
+        try:
+            told: dict[str, str] = dict(_document(content))
+            for recorded_at in told.values():
+                ns_of(recorded_at)
+        except (RefusedError, TypeError, ValueError):
+            self._skip(folder + b"/" + _TIMES, "does not tell when reports were recorded")
+            return {}
+        return told
 
     def _folders(self, path: bytes) -> Iterator[bytes]:
         for entry in self._entries(path):
@@ -162,6 +191,10 @@ class Board:
 
     def _skip(self, path: bytes, reason: str) -> None:
         self._skipped.append(Skipped(path, reason))
+
+
+def _report_id(name: bytes) -> str:
+    return os.fsdecode(name.removeprefix(_BEFORE).removesuffix(_AFTER))
 
 
 def _document(data: bytes) -> Any:
@@ -232,25 +265,35 @@ def _write_lines(root: int, name: bytes, values: Iterable[Any]) -> int:
 
 
 def _write_reports(handles: Handles, path: bytes, reports: Iterable[_Report]) -> int:
-    """Write the reports of one draft; the times of their files tell their order."""
-    count = written_ns = 0
+    """Write the reports of one draft.
+
+    The times of their files tell when they were recorded and, by their nanoseconds, in which order.
+    Where they cannot, because a clock was set back or the filesystem keeps them coarsely, a file
+    beside them does.
+    """
+    times: list[tuple[str, str]] = []
+    written_ns, is_told = -1, True
     for report in reports:
-        if not count:
+        if not times:
             _make(handles, path)
+        times.append((report.report_id, report.recorded_at))
         name = _BEFORE + os.fsencode(report.report_id) + _AFTER
+        written_ns = max(ns_of(report.recorded_at), written_ns + 1)
         fd = fs.create_excl(name, 0o666, handles.get(path))
         try:
             fs.write_all(fd, json.dumps(report.content, indent=2).encode("ascii") + b"\n")
-            written_ns = max(_time_ns(report.recorded_at), written_ns + _STEP_NS)
             fs.set_times(fd, written_ns)
+            kept = os.fstat(fd).st_mtime_ns == written_ns
         finally:
             os.close(fd)
-        count += 1
-    return count
-
-
-def _time_ns(moment: str) -> int:
-    return int(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
+        is_told = is_told and kept and iso(written_ns) == report.recorded_at
+    if not is_told:
+        fd = fs.create_excl(_TIMES, 0o666, handles.get(path))
+        try:
+            fs.write_all(fd, json.dumps(times, indent=2).encode("ascii") + b"\n")
+        finally:
+            os.close(fd)
+    return len(times)
 
 
 def _make(handles: Handles, path: bytes) -> None:

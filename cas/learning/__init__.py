@@ -19,7 +19,7 @@ from cas.learning.model import (
     SafetyReport,
 )
 from cas.learning.performance import Performance
-from cas.learning.policy import Policy
+from cas.learning.policy import Policy, TransitionsChange
 from cas.learning.publishing import Published, Publishing
 from cas.learning.reports import Reports
 from cas.learning.trail import Trail
@@ -37,6 +37,7 @@ __all__ = [
     "Published",
     "SafetyReport",
     "TakenIn",
+    "TransitionsChange",
     "create_learning",
     "learning_fold",
 ]

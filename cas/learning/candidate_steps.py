@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cas.codec import encode_plain
 from cas.errors import ConflictError, RefusedError
 from cas.learning.audit import NOTHING, Entry, put_entry
 from cas.learning.document import MAX_DOCUMENT, decode_document, encode_document
 from cas.learning.draft_steps import DRAFT_DIGEST, PUBLISHED_AS
 from cas.learning.fields import id_of, map_of, number_of, text_of
 from cas.learning.ids import check_id
-from cas.learning.keys import CONFIG, body_key, id_key
+from cas.learning.keys import CONFIG, CONFIGURED, body_key, id_key
 from cas.learning.model import CANDIDATE, check_field
 from cas.learning.rows import IN_ROW, Row, find_row, iso, put_row
 from cas.learning.rules import check_leaving, check_token, check_transition
@@ -26,14 +27,16 @@ NOT_SET = frozenset(
 """Fields that are never set as such: the store sets them."""
 
 
-def configure(state: MutableState, event: dict[str, Any], _place: Place) -> None:
+def configure(state: MutableState, event: dict[str, Any], place: Place) -> None:
     """Replace the configuration: ``transitions``, a table or nothing for any transition."""
     config = map_of(event, "config", max_bytes=MAX_DOCUMENT)
     if config.keys() - {"transitions"}:
         raise RefusedError("the configuration of a learning log has transitions and nothing else")
     if config.get("transitions") is not None:
         check_transitions(config["transitions"])
+    told = [number_of(event, "now"), id_of(event, "actor", "actor"), event["config"]]
     state.put(CONFIG, event["config"])
+    state.put(CONFIGURED + place.key, encode_plain(told))
 
 
 def record(state: MutableState, event: dict[str, Any], place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cas.codec import decode_sealed, encode
@@ -13,10 +13,11 @@ from cas.learning.board import recorded_event
 from cas.learning.document import encode_document
 from cas.learning.import_steps import is_there, stale
 from cas.learning.journal import Journal, acting, of
-from cas.learning.keys import report_id_key, report_prefix
+from cas.learning.keys import performance_key, report_id_key, report_prefix
 from cas.learning.model import AuditEvent
 from cas.learning.performance import performance_event
 from cas.learning.reports import report_event
+from cas.learning.rows import ns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +76,7 @@ class Intake(Journal):
             candidates: Of an id that comes twice, the first counts.
             audit: In order; likewise.
             performance: Of a version of a skill that comes twice, the last counts.
-            reports: In order; the first of an id counts.
+            reports: In order; the first of an id counts. One with no time gets that of now.
             actor: Who does it; by default the user that runs this.
 
         Raises:
@@ -143,6 +144,8 @@ class _Taking:
             event = performance_event(snapshot.checked())
             if self.is_new(event, (event["skill_name"], event["version"])):
                 yield event
+            else:
+                self._compare_performance(event)
 
     def is_new(self, event: dict[str, Any], name: tuple[str, ...]) -> bool:
         """Count an event, and say whether what it brings is not there yet."""
@@ -166,8 +169,13 @@ class _Taking:
         place = find_event(self._state, told.event_id)
         if place is not None:
             found = entry_at(self._state, place, self._store_id)
-            if found != told:
+            if found != replace(told, created_at=told.created_at or found.created_at):
                 self._differs(f"audit event {told.event_id}")
+
+    def _compare_performance(self, event: dict[str, Any]) -> None:
+        name = event["skill_name"], event["version"]
+        if self._state.get(performance_key(*name)) not in (None, event["body"]):
+            self._differs(f"the performance of {name[0]} {name[1]}")
 
     def _differs(self, what: str) -> None:
         self._known -= 1
@@ -199,6 +207,8 @@ def _with_reports(
         if not taking.is_new(event, names):
             taking.compare_report(event)
             continue
+        if report.recorded_at:
+            event["now"] = ns_of(report.recorded_at)
         if "content" not in event:
             assert writer is not None
             writer.put(content)

@@ -19,6 +19,7 @@ PLACE_SIZE: Final = 12
 INIT: Final = b"init"
 CONFIG: Final = b"config"
 TOKEN_SHIFT: Final = b"token-shift"
+CONFIGURED: Final = b"configured\x00"
 ROW: Final = b"row\x00"
 AUDIT: Final = b"audit\x00"
 COUNT: Final = b"count\x00"

@@ -54,7 +54,7 @@ class Candidate:
         """Read a candidate; fields that are not known are kept.
 
         Raises:
-            RefusedError: It has no id or kind, or a field is of the wrong type.
+            RefusedError: It has no id or kind, or a field is of the wrong type or no JSON.
         """
         return cls(**_sorted_out(cls, fields, "candidate"))
 
@@ -275,7 +275,8 @@ class _Report:
         draft_id: The draft.
         report_id: The report's name.
         content: Any JSON document.
-        recorded_at: When it was recorded: UTC, ISO 8601, by the store's clock.
+        recorded_at: When it was recorded: UTC, ISO 8601, by the store's clock unless it was taken
+            in with a time.
     """
 
     skill_name: str
@@ -336,7 +337,7 @@ def _sorted_out(kind: Any, fields: Any, what: str) -> Fields:
             if value is not None or known[name].default is None:
                 arguments[name] = value
         else:
-            arguments["extra"][name] = deepcopy(value)
+            arguments["extra"][name] = checked(value, f"{name!a} of a {what}")
     for name, about in known.items():
         if name not in arguments and about.default is about.default_factory:
             raise RefusedError(f"a {what} has no {name}", field=name)

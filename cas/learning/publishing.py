@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cas.catalogue.context import doing
 from cas.codec import decode_sealed
-from cas.errors import ConflictError, RefusedError
+from cas.errors import ConflictError, NotFoundError, RefusedError
 from cas.learning.draft_steps import Draft, Intent, find_draft
 from cas.learning.drafts import the_draft
 from cas.learning.ids import check_id
@@ -22,7 +22,6 @@ from cas.refs import PUBLICATION_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cas.catalogue.publication import Publication
     from cas.catalogue.version import Version
     from cas.eventlog import Event, State
     from cas.learning.model import Candidate
@@ -35,7 +34,8 @@ class Published:
     Attributes:
         candidate: The candidate, as it is now.
         version: The version that its draft is in.
-        unchanged: Whether it was published before, or another process was quicker.
+        unchanged: Whether it was published before, here or where it came from, or another process
+            was quicker.
     """
 
     candidate: Candidate
@@ -68,7 +68,8 @@ class Publishing(Journal):
         must be there what the draft was made from. The candidate becomes `published` and the audit
         has it, all as one step: killed at any point, it is brought to its end, or undone, by
         whoever looks at a candidate next, and publishing again goes on where it was left. A
-        candidate that was published already gives the same version again.
+        candidate that was published already gives the same version again; so does one whose
+        version came from another store, or out of a repair, and names it and its draft.
 
         The version says in `meta` which `candidate` and `draft` it is from, and which
         `safety_report` and `eval_report`, the last ones on the draft, speak for it.
@@ -81,7 +82,7 @@ class Publishing(Journal):
 
         Raises:
             UnknownCandidateError: There is none.
-            NotFoundError: It has no draft.
+            NotFoundError: It has no draft, or was published as a version that is lost.
             ConflictError: The skill was changed since the version that the draft is made from, or
                 the candidate has another base by now.
             BeingSynthesizedError: Another holds it.
@@ -89,7 +90,7 @@ class Publishing(Journal):
             TransitionRefusedError: The store's table does not allow it.
         """
         from cas.catalogue.publication import publish_part
-        from cas.learning.settling import being_published, conclude
+        from cas.learning.settling import being_published, conclude, publication_of
 
         check_id(candidate_id, "candidate")
         check_text(description, "description")
@@ -111,13 +112,13 @@ class Publishing(Journal):
                         candidate_id=candidate_id,
                     )
                 intent = Intent._make(row.intent)
-                decision = publish_part(context, _publication(candidate_id, draft, intent))
+                decision = publish_part(context, publication_of(candidate_id, draft, intent))
                 log = self._open()
                 assert log is not None
                 conclude(context, log, candidate_id, intent, decision)
                 if decision.version is None:
                     raise ConflictError(decision.reason, candidate_id=candidate_id)
-                made = intent.identity == own
+                made = intent.identity == own and not decision.there
             return self._published(candidate_id, unchanged=not made)
 
     def _intend(
@@ -160,8 +161,16 @@ class Publishing(Journal):
         resource, number = draft.published
         self._context.refs.refresh()
         ref = self._context.refs.version(resource, number)
-        assert ref is not None, "a version's record is never taken away"
-        return Published(read_candidate(state, at), version_from_ref(ref), unchanged)
+        version = None if ref is None else version_from_ref(ref)
+        if version is None or version.meta.get("candidate") != candidate_id:
+            spec = f"{resource}@v{number}"
+            raise NotFoundError(
+                f"candidate {candidate_id} was published as {spec}, and that version is lost; "
+                "repair the store from one that has it, or record another candidate",
+                candidate_id=candidate_id,
+                version=spec,
+            )
+        return Published(read_candidate(state, at), version, unchanged)
 
     def _check_same_base(self, state: State, at: bytes, candidate_id: str, draft: Draft) -> None:
         """See that a draft is made from what its candidate names now.
@@ -181,25 +190,6 @@ class Publishing(Journal):
                 "from; give it a draft that is made from that",
                 candidate_id=candidate_id,
             )
-
-
-def _publication(candidate_id: str, draft: Draft, intent: Intent) -> Publication:
-    from cas.catalogue.publication import Part, Publication
-
-    return Publication(
-        identity=intent.identity,
-        candidate=candidate_id,
-        reports=tuple(intent.reports),
-        by=intent.actor,
-        description=intent.description,
-        base=Part(
-            resource=draft.resource,
-            number=draft.number,
-            path=draft.path,
-            content=(draft.base_type, draft.base_size, draft.base_digest),
-        ),
-        draft=(draft.type, draft.size, draft.digest, draft.files),
-    )
 
 
 def _latest_reports(state: State, row: Row) -> Iterator[str]:

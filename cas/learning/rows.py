@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cas.codec import decode_sealed, encode_plain
-from cas.errors import UnknownCandidateError
+from cas.errors import RefusedError, UnknownCandidateError
 from cas.learning.document import decode_document
+from cas.learning.fields import MOST
 from cas.learning.keys import (
     LEASE_FLOOR,
     body_key,
@@ -180,3 +181,20 @@ def read_candidate(state: State, place: bytes) -> Candidate:
 def iso(ns: int) -> str:
     """Return a time in ns since 1970 as UTC, ISO 8601 with microseconds."""
     return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat(timespec="microseconds")
+
+
+def ns_of(moment: str) -> int:
+    """Return the ns since 1970 of a time that `iso` gives this text of.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    try:
+        ns = (datetime.fromisoformat(moment) - _EPOCH) // timedelta(microseconds=1) * 1000
+        if 0 <= ns <= MOST and iso(ns) == moment:
+            return ns
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise RefusedError(
+        f"{ascii(moment)[:80]} is no time: write it as {iso(0)}, in UTC, from 1970 to 2262"
+    )

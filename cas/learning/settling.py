@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cas import locking
 from cas.catalogue.context import LOCK_TIMEOUT, user
 from cas.errors import BusyError
-from cas.learning.draft_steps import Intent
+from cas.learning.draft_steps import Draft, Intent, find_draft
 from cas.learning.keys import PUBLISHING
 from cas.learning.rows import find_row, read_row
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cas.catalogue.context import Context
-    from cas.catalogue.publication import Decision
+    from cas.catalogue.publication import Decision, Publication
     from cas.eventlog import Event, EventLog, State
 
 PATIENCE: Final = 60 * 10**9
@@ -88,7 +88,7 @@ def conclude(
 def _settle(context: Context, log: EventLog, candidate_id: str, intent: Intent) -> bool:
     from cas.catalogue.publication import (  # late: start-up time
         find_decision,
-        refuse_publication,
+        give_up_publication,
     )
 
     context.refs.refresh()
@@ -96,16 +96,38 @@ def _settle(context: Context, log: EventLog, candidate_id: str, intent: Intent) 
     if decision is None:
         if not _is_given_up(context, intent):
             return False
-        decision = refuse_publication(
+        at, _ = find_row(log.state, candidate_id)
+        draft = find_draft(log.state, at)
+        assert draft is not None, "what is being published has a draft"
+        decision = give_up_publication(
             context,
-            intent.identity,
-            candidate_id,
+            publication_of(candidate_id, draft, intent),
             user(),
             f"{intent.actor} began to publish candidate {candidate_id} and did not get to make "
             "a version; publish it again",
         )
     conclude(context, log, candidate_id, intent, decision)
     return True
+
+
+def publication_of(candidate_id: str, draft: Draft, intent: Intent) -> Publication:
+    """Return what an intent is about to publish."""
+    from cas.catalogue.publication import Part, Publication  # late: start-up time
+
+    return Publication(
+        identity=intent.identity,
+        candidate=candidate_id,
+        reports=tuple(intent.reports),
+        by=intent.actor,
+        description=intent.description,
+        base=Part(
+            resource=draft.resource,
+            number=draft.number,
+            path=draft.path,
+            content=(draft.base_type, draft.base_size, draft.base_digest),
+        ),
+        draft=(draft.type, draft.size, draft.digest, draft.files),
+    )
 
 
 def _is_given_up(context: Context, intent: Intent) -> bool:

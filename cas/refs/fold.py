@@ -138,12 +138,11 @@ def _tag_removed(state: MutableState, event: dict[str, Any]) -> bytes:
 
 
 def _published(state: MutableState, event: dict[str, Any]) -> bytes:
-    """Decide a publication: it is a version, which the same record names."""
+    """Decide a publication: it is a version, which the same record or one before it names."""
     _decide(state, event)
     resource, number = names.check_resource(_text(event, "resource")), _number(event)
     key = version_key(resource, number)
-    value = state.get(key)
-    if value is None or value[:1] != LIVE:
+    if state.get(key) is None:
         raise NotFoundError(f"version {resource}@v{number}, which is to be published, not found")
     reports = event.get("reports")
     if not isinstance(reports, list):

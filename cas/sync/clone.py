@@ -15,7 +15,7 @@ from cas.catalogue.publish import tidy_up
 from cas.errors import MissingObjectError, RefusedError
 from cas.eventlog.copying import copy_log, log_names
 from cas.learning import Learning
-from cas.refs import open_catalogue
+from cas.refs import CATALOGUE, open_catalogue
 from cas.sync.ancestry import bring_manifests, find_targets
 from cas.sync.content import Lacking
 from cas.sync.selection import select
@@ -47,14 +47,15 @@ def clone(source: Context, path: Path, *, progress: Progress | None = None) -> N
         identity = read_identity(source.root)._replace(shared=False)
         with building(path, identity, resume=True) as backend:
             while True:
-                for name in log_names(source.backend):
+                # The catalogue last, so that it has every version that another log speaks of.
+                for name in sorted(log_names(source.backend), key=CATALOGUE.__eq__):
                     copy_log(source.backend, backend, name)
                 copy = Context(path, identity.id, backend, open_catalogue(backend))
                 try:
                     _fill(source, copy, progress)
                 except MissingObjectError as error:
-                    # A gc may have taken what a name reached that was removed meanwhile.
-                    if source.refs.refresh() == copy.refs.refresh():
+                    # A gc may have taken what a name or a candidate reached that is gone since.
+                    if _position(source) == _position(copy):
                         raise MissingObjectError(
                             f"{source.root} cannot be cloned: {error}", **error.facts
                         ) from None
@@ -62,6 +63,11 @@ def clone(source: Context, path: Path, *, progress: Progress | None = None) -> N
                     return
                 finally:
                     copy.close()
+
+
+def _position(context: Context) -> tuple[int, int]:
+    """Return how far the logs of a store go."""
+    return context.refs.refresh(), Learning(context).refresh()
 
 
 def _fill(source: Context, copy: Context, progress: Progress | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,112 @@ def test_following_goes_on_with_what_comes(cas, store):
         watching.communicate()
 
 
+def following(store, *words):
+    """Start to follow, and return the process when it has printed what is there."""
+    watching = cas_process(store, "learn", "watch", "--follow", *words)
+    assert json.loads(watching.stdout.readline())["candidate_id"] == "c1"
+    return watching
+
+
+def test_a_follower_whose_reader_went_away_ends_though_nothing_comes(cas, store):
+    record(cas, "c1")
+    watching = following(store)
+    watching.stdout.close()
+    assert watching.wait(30) == 141
+    assert watching.stderr.read() == ""
+    watching.stderr.close()
+
+
+@pytest.mark.parametrize("then", ["removed", "moved", "another"])
+def test_a_follower_says_that_the_store_is_gone(cas, store, then):
+    record(cas, "c1")
+    watching = following(store)
+    (store / ".cas").rename(store / "away")
+    if then == "removed":
+        shutil.rmtree(store / "away")
+    elif then == "another":
+        cas("init")
+    out, err = watching.communicate(timeout=30)
+    assert (watching.returncode, out) == (3, "")
+    assert "is gone: it was moved or removed" in err
+
+
+def test_a_follower_passes_over_events_of_candidates_that_are_not_here(cas, store):
+    record(cas, "c1", "--status", "queued")
+    watching = following(store, "--status", "queued")
+    try:
+        with library.Store.open(store / ".cas") as opened:
+            told = library.AuditEvent("e", "stranger", "told", to_status="queued")
+            opened.learning.take_in(audit=[told])
+        record(cas, "c2", "--status", "queued")
+        assert json.loads(watching.stdout.readline())["candidate_id"] == "c2"
+    finally:
+        watching.kill()
+        watching.communicate()
+
+
+def test_times_that_came_with_an_import_cannot_write_to_the_terminal(cas, store):
+    with library.Store.open(store / ".cas") as opened:
+        told = library.AuditEvent("e", "c1", "told", created_at="\x1b[2Jnow\nlater")
+        opened.learning.take_in(audit=[told])
+    (line,) = cas("learn", "audit").lines
+    assert line.startswith("\\x1b[2Jnow\\nlater")
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def test_what_is_no_document_is_refused_wherever_it_is_given(cas, store):
+    record(cas, "c1")
+    for value in ("NaN", "1e999", "-Infinity", DEEP, "[" * 700 + "]" * 700, "9" * 5000, "{"):
+        (store / "one.jsonl").write_text(
+            '{"candidate_id": "c2", "kind": "k", "x": ' + value + "}\n"
+        )
+        (store / "report.json").write_text(value)
+        refused = cas("learn", "record", "--from", "one.jsonl", code=6)
+        assert refused.message.startswith("cas: line 1 of one.jsonl is no candidate: ")
+        cas("learn", "report", "add", "safety", "look", "d1", "r1", "report.json", code=6)
+    for value in (DEEP, "{"):
+        cas("learn", "transition", "c1", "queued", "--payload", '{"x": ' + value, code=2)
+    cas("learn", "transition", "c1", "queued", "--payload", '{"x": NaN}', code=6)
+    assert [c["status"] for c in cas("learn", "list", "--json").json()] == ["open"]
+
+
+def test_every_refusal_has_its_exit_code_and_its_facts(cas, store):
+    record(cas, "c1")
+    record(cas, "c2", "--status", "draft_ready", "--field", "draft_id=d1")
+    held = cas("learn", "claim", "c1", "--owner", "w1", "--json").json()
+    claim = ("learn", "claim", "--owner", "w2", "--json")
+    move = ("learn", "transition", "c1", "failed", "--json")
+    for words, code, name, facts in (
+        ((*claim, "nobody"), 3, "unknown_candidate", {"candidate_id": "nobody"}),
+        (
+            (*claim, "c1"),
+            4,
+            "being_synthesized",
+            {"candidate_id": "c1", "owner": "w1", "expires_at": held["expires_at"]},
+        ),
+        (
+            (*claim, "c2"),
+            4,
+            "already_drafted",
+            {"candidate_id": "c2", "status": "draft_ready", "draft_id": "d1"},
+        ),
+        ((*move,), 4, "being_synthesized", {"owner": "w1", "expires_at": held["expires_at"]}),
+        ((*move, "--token", "7"), 4, "lease_lost", {"owner": "w1", "token": 7}),
+        ((*claim, "c1\n"), 6, "bad_name", {}),
+    ):
+        error = cas(*words, code=code).error()
+        assert error["code"] == name
+        assert facts.items() <= error.items()
+    forced = cas(*claim, "c2", "--force").json()
+    assert forced["candidate"]["status"] == "synthesizing"
+    cas(*move, "--force", "--actor", "maria")
+    last = cas("learn", "audit", "c1", "--json").json()[-1]
+    assert (last["forced"], last["actor"], last["from_status"]) == (True, "maria", "synthesizing")
+    assert "maria (forced)" in cas("learn", "audit", "c1").text
+
+
 WORKER = """
 import json, os, subprocess, sys
 candidate = json.load(sys.stdin)
@@ -233,7 +340,72 @@ def test_a_command_whose_candidate_was_taken_over_is_ended(cas, store):
         process.kill()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_does_not_read_its_input_has_its_claim_renewed(cas, store):
+    with library.Store.open(store / ".cas") as opened:
+        opened.learning.record(library.Candidate("c1", "change", extra={"long": "x" * 900_000}))
+        words = ("learn", "claim", "c1", "--owner", "w", "--lease", "1s", "--exec", "sleep", "2.2")
+        process = cas_process(store, *words)
+        time.sleep(2)
+        assert opened.learning.lease("c1").live
+        assert opened.learning.claim_next("other") is None
+        assert process.communicate(timeout=30)[1] == "cas: note: c1 was released\n"
+        assert process.returncode == 0
+
+
+def test_all_of_a_long_candidate_is_read_by_a_command_that_takes_its_time(cas, store):
+    with library.Store.open(store / ".cas") as opened:
+        opened.learning.record(library.Candidate("c1", "change", extra={"long": "é" * 400_000}))
+    script = "import json, sys, time; time.sleep(0.3); print(len(json.load(sys.stdin)['long']))"
+    code, out, err = run_under_claim(store, sys.executable, "-c", script)
+    assert (code, out) == (0, "400000\n"), err
+
+
+def test_a_renewal_that_fails_for_a_moment_ends_nothing(cas, store, monkeypatch):
+    from cas_cli.learn_exec import Work
+
+    record(cas, "c1")
+    with library.Store.open(store / ".cas") as opened:
+        learning, notes, tries = opened.learning, [], []
+
+        def renew(*told):
+            tries.append(told)
+            if len(tries) < 3:
+                raise library.DiskFullError("no space left on device")
+            return really(*told)
+
+        class Session:
+            note = staticmethod(notes.append)
+            store = staticmethod(lambda: opened)
+
+        really = learning.renew
+        monkeypatch.setattr(learning, "renew", renew)
+        work = Work(Session, learning.claim("c1", "w", 0.3), 0.3)
+        assert work.run(["sh", "-c", "sleep 0.6; exit 3"]) == 3
+        assert len(tries) > 3
+        assert notes == ["the claim could not be renewed: no space left on device"] * 2 + [
+            "c1 was released"
+        ]
+        assert learning.get("c1").status == "open"
+
+
+def test_a_command_that_will_not_end_is_killed_by_the_second_signal(cas, store):
+    record(cas, "c1")
+    script = "trap '' TERM INT; echo $$; while :; do sleep 0.1; done"
+    words = ("learn", "claim", "c1", "--owner", "w", "--exec", "sh", "-c", script)
+    process = cas_process(store, *words)
+    child = int(process.stdout.readline())
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    os.kill(child, 0)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=5)
+    assert process.returncode == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert cas("learn", "show", "c1", "--json").json()["status"] == "open"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_worker_that_is_told_to_end_ends_its_command_and_releases(cas, store, sign):
     record(cas, "c1")
     words = ("learn", "claim", "c1", "--owner", "w", "--exec", "sh", "-c", "echo $$; exec sleep 60")

@@ -56,6 +56,7 @@ def make(home, candidates):
     materialise({name.encode(): skill for name in names}, home / "skills")
     drafts = {name.encode(): {b"SKILL.md": ("file", name.encode())} for name in names}
     materialise(drafts, home / "drafts")
+    (home / "old").write_bytes(b"as it was")
     with cas.Store.init(home / "store", skills=home / "skills") as store:
         learning = store.learning
         store.versions.add("drafts", home / "drafts")
@@ -69,7 +70,7 @@ def made(store):
     """Return candidate → number for the versions that publications made."""
     found = {}
     for version in store.versions.list("skills"):
-        if version.number > 1:
+        if version.source == "learning":
             assert version.meta["candidate"] not in found, "published twice"
             found[version.meta["candidate"]] = version.number
     return found
@@ -113,6 +114,64 @@ def test_a_crash_at_any_step_of_a_publication_leaves_a_version_or_none(tmp_path)
             assert len(check_names_are_whole(again)) == 3
         shutil.rmtree(root)
     assert seen == {False, True}
+
+
+def lose_the_catalogue(root, tmp_path):
+    """Lose all that says which names there are, and have a repair find versions by themselves."""
+    shutil.rmtree(root / "log/catalogue")
+    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+    with cas.Store.mend(root, tmp_path / "elsewhere") as store:
+        assert store.repair(tmp_path / "elsewhere", workers=1).report.ok
+
+
+def test_a_catalogue_made_anew_from_manifests_publishes_nothing_twice(tmp_path):
+    (name,) = make(tmp_path, 1)
+    seen = set()
+    for number, injection in enumerate(faults.every_crash()):
+        root = tmp_path / f"try{number}"
+        shutil.copytree(tmp_path / "store", root)
+        store = cas.Store.open(root)
+        with injection:
+            store.learning.publish(name)
+        store.close()
+        lose_the_catalogue(root, tmp_path)
+        with cas.Store.open(root) as again:
+            candidate = again.learning.get(name)
+            there = name in made(again)
+            seen.add((candidate.status, there))
+            # It says it is published where the version came back, unless nobody began to publish.
+            if there:
+                events = [event.event_type for event in again.learning.audit(name)]
+                begun = "candidate_publishing" in events
+                assert candidate.status == ("published" if begun else "draft_ready")
+            else:
+                assert candidate.status == "draft_ready"
+            # What others make of the skill meanwhile is no reason to publish it once more.
+            if there and number % 2:
+                again.versions.edit("skills@v2", put={f"{name}/SKILL.md": tmp_path / "old"})
+            for unchanged in (there, True):
+                published = again.learning.publish(name)
+                assert (published.version.number, published.unchanged) == (2, unchanged)
+            assert check_settled(again, [name]) == {name: 2}
+            check_names_are_whole(again)
+        shutil.rmtree(root)
+    assert seen == {("draft_ready", False), ("published", True)}
+
+
+def test_a_publication_whose_version_is_lost_says_so(tmp_path):
+    (name,) = make(tmp_path, 1)
+    with cas.Store.open(tmp_path / "store") as store:
+        shutil.copytree(tmp_path / "store/log/catalogue", tmp_path / "before")
+        store.learning.publish(name)
+    shutil.rmtree(tmp_path / "store/log/catalogue")
+    shutil.copytree(tmp_path / "before", tmp_path / "store/log/catalogue")
+    with cas.Store.open(tmp_path / "store") as store:
+        for _ in range(2):
+            with pytest.raises(cas.NotFoundError, match=r"published as skills@v2.* is lost"):
+                store.learning.publish(name)
+            store.versions.add("skills", tmp_path / "drafts")  # another v2
+        assert store.learning.get(name).status == "published"
+        assert made(store) == {}
 
 
 def test_a_crash_at_any_step_of_taking_a_draft_leaves_it_whole_or_out(tmp_path):

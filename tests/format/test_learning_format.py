@@ -91,12 +91,14 @@ def test_a_document_without_halves_is_utf8(learning):
 
 
 def test_performance_reports_and_configuration_lie_where_the_page_says(learning):
-    learning.set_transitions({"open": ["queued"]})
+    learning.set_transitions({"open": ["queued"]}, actor="me")
     learning.set_performance(cas.PerformanceSnapshot("s", "v1", 2, 1))
     learning.add_eval_report(cas.EvalReport("s", "d", "r", [1]), actor="me")
     learning.add_safety_report(cas.SafetyReport("s", "d", "r", "x" * 5000), actor="me")
     at = state(learning)
-    assert at[b"config"] == b'{"transitions":{"open":["queued"]}}'
+    config = b'{"transitions":{"open":["queued"]}}'
+    assert at[b"config"] == config
+    assert read(at[b"configured\0" + place(2)]) == [AT, "me", config]
     assert at[b"performance\0s\0v1"] == (
         b'{"activations":2,"recorded_at":"' + TIME.encode() + b'","skill_name":"s","successes":1,'
         b'"version":"v1"}'

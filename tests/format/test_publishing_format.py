@@ -10,10 +10,12 @@ import pytest
 import cas
 from cas.backends import MemoryBackend
 from cas.catalogue.context import Context
-from cas.catalogue.publication import refuse_publication
+from cas.catalogue.publication import give_up_publication
 from cas.catalogue.versions import Versions
 from cas.errors import EnvironmentFailure
 from cas.learning import Learning, publishing, settling
+from cas.learning.draft_steps import Intent, find_draft
+from cas.learning.rows import find_row
 from cas.refs import create_catalogue, open_catalogue
 from cas.testing.strategies import materialise
 
@@ -104,10 +106,41 @@ def test_an_intent_lies_where_the_page_says_until_its_outcome(world, monkeypatch
     assert version.meta == {"candidate": "c", "draft": world.digest.hex()}
 
 
+def give_up(world, by, reason):
+    """Decide what was begun, as somebody does who waited for long."""
+    state = world.learning._seen()
+    at, row = find_row(state, "c")
+    intent = Intent._make(row.intent)
+    what = settling.publication_of("c", find_draft(state, at), intent)
+    world.context.refs.refresh()
+    return give_up_publication(world.context, what, by, reason)
+
+
+def test_a_version_that_was_there_decides_where_the_page_says(world, monkeypatch, tmp_path):
+    begun(world, monkeypatch)
+    meta = {"candidate": "c", "draft": world.digest.hex()}
+    world.versions.add("skills", tmp_path / "skills", source="learning", meta=meta)
+    world.versions.remove("skills@v2")
+    assert give_up(world, "you", "not today").there
+    decided = read(world.names()[b"publication\0" + IDENTITY])
+    assert decided == {
+        "type": "published",
+        "publication": IDENTITY,
+        "candidate": "c",
+        "reports": [],
+        "resource": "skills",
+        "number": 2,
+        "by": "me",
+        "there": True,
+        "at": decided["at"],
+    }
+    assert world.learning.get("c").extra["published_as"] == "skills@v2"
+
+
 def test_a_refusal_lies_where_the_page_says_and_is_the_only_decision(world, monkeypatch):
     begun(world, monkeypatch)
-    refuse_publication(world.context, IDENTITY, "c", "me", "not today")
-    refuse_publication(world.context, IDENTITY, "c", "you", "never")
+    give_up(world, "me", "not today")
+    give_up(world, "you", "never")
     decided = read(world.names()[b"publication\0" + IDENTITY])
     assert decided == {
         "type": "publication-refused",
@@ -124,7 +157,7 @@ def test_a_refusal_lies_where_the_page_says_and_is_the_only_decision(world, monk
 @pytest.mark.parametrize("kind", ["published", "publication-refused"])
 def test_the_catalogue_takes_no_second_decision(world, monkeypatch, kind):
     begun(world, monkeypatch)
-    refuse_publication(world.context, IDENTITY, "c", "me", "not today")
+    give_up(world, "me", "not today")
     event = {"type": kind, "publication": IDENTITY, "candidate": "c", "by": "", "at": ""}
     told = {"reason": "", "reports": [], "resource": "skills", "number": 1}
     with pytest.raises(cas.ConflictError, match="decided already"):
@@ -133,7 +166,7 @@ def test_the_catalogue_takes_no_second_decision(world, monkeypatch, kind):
 
 def test_who_cannot_write_reads_what_is_there_beside_an_intent(world, monkeypatch):
     begun(world, monkeypatch)
-    refuse_publication(world.context, IDENTITY, "c", "me", "not today")
+    give_up(world, "me", "not today")
 
     def read_only(*_):
         raise EnvironmentFailure("read-only file system")

@@ -287,6 +287,32 @@ def test_the_table_of_a_store_holds_for_everybody(world, learning):
     assert other.transitions() is None
 
 
+def test_who_set_a_table_and_when_is_kept(world, learning):
+    assert learning.transitions_history() == []
+    learning.set_transitions({"open": ["queued"]}, actor="maria")
+    world.now += SECOND
+    learning.compact(full=True)
+    world.open().set_transitions(None)
+    first, second = learning.transitions_history()
+    assert first == ({"open": ["queued"]}, "maria", "2001-09-09T01:46:40.000000+00:00")
+    assert (second.transitions, second.created_at[17:19]) == (None, "41")
+    assert second.actor
+    with pytest.raises(cas.NameRefusedError):
+        learning.set_transitions(None, actor="")
+    assert len(learning.transitions_history()) == 2
+
+
+def test_a_renewal_changes_the_lease_and_nothing_else(world, learning):
+    make(learning, "a")
+    claim = learning.claim("a", "w", 60)
+    audit, candidate = learning.audit(), learning.get("a")
+    world.now += 30 * SECOND
+    renewed = learning.renew("a", claim.token, 60)
+    assert renewed.expires_at > claim.expires_at
+    assert learning.lease("a").expires_at == renewed.expires_at
+    assert (learning.audit(), learning.get("a")) == (audit, candidate)
+
+
 @pytest.mark.parametrize("table", [{"open": "queued"}, {"open": ["not ok"]}, {"not ok": []}])
 def test_what_is_no_table_is_refused(learning, table):
     with pytest.raises(cas.RefusedError):

@@ -137,12 +137,22 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = st.dictionaries(NAMES.map("x".__add__), JSON, max_size=2)
+TIMES = st.sampled_from(
+    [
+        "1970-01-01T00:00:00.000000+00:00",
+        "2025-12-31T23:59:59.999999+00:00",
+        "2026-01-01T00:00:00.000000+00:00",
+        "2026-01-01T00:00:00.000001+00:00",
+        "2262-01-01T00:00:00.000000+00:00",
+    ]
+)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("record"), NAMES, FIELDS),
         st.tuples(st.just("move"), st.sampled_from(["queued", "failed"]), JSON),
         st.tuples(st.just("perf"), NAMES, st.integers(0, 5)),
         st.tuples(st.sampled_from(["safety", "eval"]), NAMES, JSON),
+        st.tuples(st.just("told"), NAMES, TIMES),
     ),
     min_size=1,
     max_size=8,
@@ -155,7 +165,7 @@ def told(store):
     events = [e.to_dict() for e in learning.audit()]
     used = [p.to_dict() for p in learning.performance()]
     reports = {
-        (kind.__name__, skill, draft): [(r.report_id, r.content) for r in get(skill, draft)]
+        (kind.__name__, skill, draft): [r.to_dict() for r in get(skill, draft)]
         for kind, get in (
             (cas.SafetyReport, learning.safety_reports),
             (cas.EvalReport, learning.eval_reports),
@@ -180,6 +190,15 @@ def test_an_import_of_an_export_is_the_same(tmp_path_factory, steps):
                     learning.transition(candidate.candidate_id, name, payload={"v": value})
             elif what == "perf":
                 learning.set_performance(cas.PerformanceSnapshot(name, "v1", 9, value))
+            elif what == "told":
+                learning.take_in(
+                    audit=[cas.AuditEvent(f"e{number}", name, "seen", value, extra={"n": number})],
+                    performance=[cas.PerformanceSnapshot(f"{name}{number}", "v1", 2, 1, value)],
+                    reports=[
+                        cas.SafetyReport("skill", "d", f"{name}{number}", number, value),
+                        cas.SafetyReport("skill", "d", f"{number}", number, value),
+                    ],
+                )
             elif what == "safety":
                 learning.add_safety_report(cas.SafetyReport(name, "d", f"r{number}", value))
             else:
@@ -192,3 +211,82 @@ def test_an_import_of_an_export_is_the_same(tmp_path_factory, steps):
         done = b.import_layout(home / "out")
         assert (done.skipped, done.notices) == ((), ())
         assert told(b) == told(a)
+        b.export_layout(home / "again")
+        assert files(home / "again") == files(home / "out")
+        again = a.import_layout(home / "out")
+        assert (again.skipped, again.notices) == ((), ())
+        assert told(a) == told(b)
+
+
+def files(root):
+    """Return every file of a folder with what it holds, and of reports when they were written."""
+    return {
+        path.relative_to(root): (path.read_bytes(), path.stat().st_mtime_ns)
+        if path.name.startswith("report-")
+        else path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_times_of_an_old_folder_are_taken_over(store, old):
+    lines(
+        old / "learning-audit.jsonl",
+        {"event_id": "e1", "candidate_id": "c1", "event_type": "t", "created_at": "5 May"},
+    )
+    used = {"skill_name": "look", "version": "v1", "activations": 1, "successes": 1}
+    lines(
+        old / "performance.jsonl",
+        used | {"recorded_at": "2024-02-03"},
+        used | {"skill_name": "see"},
+    )
+    report(old, "safety", "look", "d1", "a", {}, 1_000_000_000)
+    report(old, "safety", "look", "d1", "b", {}, -7)
+    store.import_layout(old)
+    learning = store.learning
+    assert [event.created_at for event in learning.audit()] == ["5 May"]
+    assert [shot.recorded_at for shot in learning.performance()] == ["2024-02-03", ""]
+    assert [found.recorded_at for found in learning.safety_reports("look", "d1")] == [
+        "1970-01-01T00:00:00.000000+00:00",
+        "2001-09-09T01:46:40.000000+00:00",
+    ]
+
+
+def test_the_order_of_reports_survives_a_clock_that_was_set_back(store, tmp_path):
+    for name, at in (("z", 9), ("a", 5), ("m", 7)):
+        time = f"2026-01-01T00:00:0{at}.000000+00:00"
+        store.learning.take_in(reports=[cas.EvalReport("look", "d", name, at, time)])
+    store.export_layout(tmp_path / "out")
+    folder = tmp_path / "out/eval-reports/look/d"
+    assert [name for name, _ in json.loads((folder / "times.json").read_text())] == ["z", "a", "m"]
+    with cas.Store.init(tmp_path / "other") as other:
+        assert other.import_layout(tmp_path / "out").skipped == ()
+        assert told(other) == told(store)
+    for number, harm in enumerate(("[]]", '[["z", "noon"]]', "[3]", "7")):
+        (folder / "times.json").write_text(harm)
+        with cas.Store.init(tmp_path / f"other{number}") as other:
+            (skipped,) = other.import_layout(tmp_path / "out").skipped
+            assert skipped.path.endswith(b"times.json")
+            assert len(other.learning.eval_reports("look", "d")) == 3
+
+
+def test_a_report_without_a_time_that_makes_sense_is_refused(store):
+    for time in ("noon", "2026-01-01T00:00:00", "1969-01-01T00:00:00.000000+00:00", 5):
+        with pytest.raises(cas.RefusedError, match="no time"):
+            store.learning.take_in(reports=[cas.EvalReport("look", "d", "a", 1, time)])
+    assert store.learning.is_empty()
+
+
+def test_what_says_something_else_by_now_is_named_and_stays(store, old):
+    event = {"event_id": "e1", "candidate_id": "c1", "event_type": "created"}
+    used = {"skill_name": "look", "version": "v1", "activations": 9, "successes": 4}
+    lines(old / "learning-audit.jsonl", event)
+    lines(old / "performance.jsonl", used)
+    assert store.import_layout(old).notices == ()
+    assert store.import_layout(old).notices == ()
+    lines(old / "learning-audit.jsonl", event | {"event_type": "other"})
+    lines(old / "performance.jsonl", used | {"successes": 5})
+    done = store.import_layout(old)
+    assert done.learning.differing == ("audit event e1", "the performance of look v1")
+    assert all("stays" in notice for notice in done.notices)
+    assert [shot.successes for shot in store.learning.performance()] == [4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 
@@ -60,6 +61,93 @@ def test_a_clone_has_the_candidates_their_drafts_and_reports(store, tmp_path):
         assert told(clone) == told(store)
         assert clone.verify().ok
         assert clone.learning.publish("c1").version.spec == "skills@v2"
+
+
+def published(store):
+    """Publish the candidate with a report that speaks for it."""
+    draft_id = store.learning.get("c1").draft_id
+    store.learning.add_eval_report(cas.EvalReport("look", draft_id, "fine", {"score": 1}))
+    return store.learning.publish("c1", "looks twice").version
+
+
+def test_a_version_that_is_pulled_says_which_candidate_and_reports_approved_it(store, tmp_path):
+    version = published(store)
+    with cas.Store.init(tmp_path / "other") as other:
+        other.pull(store, ["skills@v2"])
+        first, _ = other.log("skills@v2")
+        told = {"candidate": "c1", "draft": version.meta["draft"], "eval_report": "fine"}
+        assert (first.meta, first.source) == (told, "learning")
+        # The draft is in the version, under the digest that the version names.
+        (file,) = other.walk(version.meta["draft"])
+        assert other.open(str(file.digest)).read() == b"look twice"
+        # Candidates, claims and reports are the other store's affair.
+        assert other.learning.is_empty()
+        assert list(other.learning.kept_digests()) == []
+
+
+@pytest.mark.parametrize("renumber", [False, True])
+def test_what_was_published_elsewhere_and_pulled_is_not_published_again(store, tmp_path, renumber):
+    with cas.Store.clone(store, tmp_path / "clone") as clone:
+        version = published(store)
+        if renumber:
+            clone.versions.add("skills", tmp_path / "draft")
+        done = clone.pull(store, ["skills@v2"], renumber=renumber)
+        (spec,) = done.new
+        assert clone.learning.get("c1").status == "draft_ready"
+        for _ in range(2):
+            again = clone.learning.publish("c1", actor="maria")
+            assert (again.version.spec, again.unchanged) == (spec, True)
+        assert again.version.meta["draft"] == version.meta["draft"]
+        found = clone.learning.get("c1")
+        assert (found.status, found.extra["published_as"]) == ("published", spec)
+        last = clone.learning.audit("c1")[-1]
+        assert (last.event_type, last.actor) == ("candidate_published", "maria")
+        assert [v.number for v in clone.versions.list("skills")] == [1, 2, 3][: 2 + renumber]
+        assert clone.verify().ok
+
+
+def test_a_version_that_is_removed_meanwhile_is_still_what_was_published(store, tmp_path):
+    with cas.Store.clone(store, tmp_path / "clone") as clone:
+        published(store)
+        clone.pull(store)
+        clone.versions.remove("skills@v2")
+        assert clone.learning.publish("c1").version.spec == "skills@v2"
+        assert [v.number for v in clone.versions.list("skills")] == [1]
+
+
+def test_a_clone_made_while_somebody_publishes_has_the_version_that_it_says(
+    store, tmp_path, monkeypatch
+):
+    copied = []
+
+    def copy_log(source, target, name):
+        copy(source, target, name)
+        copied.append(name)
+        if len(copied) == 1:
+            published(store)
+
+    module = importlib.import_module("cas.sync.clone")
+    copy = module.copy_log
+    monkeypatch.setattr(module, "copy_log", copy_log)
+    with cas.Store.clone(store, tmp_path / "clone") as clone:
+        assert copied == ["learning", "catalogue"]
+        assert clone.verify().ok
+        assert [v.number for v in clone.versions.list("skills")] == [1, 2]
+        assert clone.learning.publish("c1").version.spec == "skills@v2"
+
+
+def test_drafts_stay_when_a_learning_folder_is_exported(store, tmp_path):
+    store.export_layout(tmp_path / "out")
+    with cas.Store.init(tmp_path / "other") as other:
+        other.import_layout(tmp_path / "out")
+        candidate = other.learning.get("c1")
+        assert candidate == store.learning.get("c1")
+        for look in (other.learning.diff, other.learning.publish):
+            with pytest.raises(cas.NotFoundError, match="has no draft; give it one"):
+                look("c1")
+        # With the version that it is about it gets one there as anywhere.
+        other.learning.draft("c1", tmp_path / "draft", status="in_review")
+        assert other.learning.publish("c1").version.spec == "skills@v2"
 
 
 @pytest.mark.parametrize("harm", ["a record flipped", "a record lost", "all of it lost"])
