@@ -234,6 +234,8 @@ class Store:
 
     def close(self) -> None:
         """Let go of open files. Closing twice is fine."""
+        if self._learning is not None:
+            self._learning.close()
         self._context.close()
         self._context.backend.close()
 

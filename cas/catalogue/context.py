@@ -53,6 +53,7 @@ class Context:
 
     def close(self) -> None:
         """Let go of what was opened; it is opened again when needed."""
+        self.refs.log.close()
         if self._objects is not None:
             self._objects.close()
             self._objects = None

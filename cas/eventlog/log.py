@@ -79,8 +79,6 @@ class EventLog:
         self._upkeep = Upkeep(self._loader, compact_after)
         self._lock = threading.RLock()
         self._view: View | None = None
-        self.state: State = _Now(self._current, self._recover)
-        """The state at `position`."""
 
     @classmethod
     def create(
@@ -103,6 +101,17 @@ class EventLog:
         if log._try_append(log._view, lambda _state, _position: first_events) is None:
             raise ConflictError(f"log {name} exists already", log=name)
         return log
+
+    @property
+    def state(self) -> State:
+        """The state at `position`, whenever it is looked at."""
+        return _Now(self._current, self._recover)
+
+    def close(self) -> None:
+        """Let go of what is held open; it is read again when needed."""
+        with self._lock:
+            self._upkeep.drop()
+            self._view = None
 
     @property
     def position(self) -> int:

@@ -63,6 +63,11 @@ class Journal:
         self._context = context
         self._opened: EventLog | None = None
 
+    def close(self) -> None:
+        """Let go of what is held open; it is read again when needed."""
+        if self._opened is not None:
+            self._opened.close()
+
     def refresh(self) -> int:
         """Read what was appended since, and return the position; 0 where there is no log.
 

@@ -310,3 +310,24 @@ def test_something_else_in_the_place_of_the_next_record_is_damage(tmp_path, monk
     (tmp_path / "s/log/t/records/00000000000000000002").mkdir()
     with pytest.raises(DamagedLogError, match="cannot be read"):
         log_.append(lambda state, position: [put("a")])
+
+
+def test_a_log_that_is_closed_or_let_go_holds_nothing_open(tmp_path):
+    backend = LocalBackend(tmp_path / "s", create=True)
+    log_ = created(backend)
+    for number in range(2 * COMPACT_AFTER):
+        log_.append(lambda state, position, number=number: [put(f"k{number}")])
+
+    def held():
+        found = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+        return [
+            at for fd in found if os.path.lexists(fd) and "/segments/" in (at := os.readlink(fd))
+        ]
+
+    assert held()
+    log_.close()
+    assert not held()
+    assert log_.state.get(b"k0") == b""
+    assert held()
+    del log_
+    assert not held()
