@@ -8,7 +8,7 @@ it. Where older code would have met a built-in, the class derives from that buil
 from __future__ import annotations
 
 import errno
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 
 class CasError(Exception):
@@ -196,6 +196,13 @@ class OutcomeUnknownError(EnvironmentFailure):
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+_HINTS: Final = {
+    errno.EROFS: "; it is read-only here: use it where it can be written to, or clone it",
+    errno.EACCES: "; ask its owner for the right",
+    errno.EPERM: "; ask its owner for the right",
+}
+
+
 def environment_failure(error: OSError, doing: str) -> CasError:
     """Translate a system error into one of ours.
 
@@ -211,7 +218,9 @@ def environment_failure(error: OSError, doing: str) -> CasError:
         return error
     kind = DiskFullError if error.errno in _FULL else EnvironmentFailure
     reason = error.strerror or str(error) or type(error).__name__
-    hint = "; free some space and try again" if kind is DiskFullError else ""
+    hint = _HINTS.get(error.errno or 0, "")
+    if kind is DiskFullError:
+        hint = "; free some space and try again"
     where = error.filename
     if isinstance(where, bytes):
         where = where.decode("utf-8", "backslashreplace")

@@ -40,7 +40,7 @@ _GRAMMAR: Final = (
 
 
 def _shown(name: object) -> str:
-    text = ascii(name)
+    text = ascii(os.fsdecode(name) if isinstance(name, bytes) else name)
     return text if len(text) <= 80 else text[:76] + "..." + text[-1]
 
 

@@ -59,7 +59,7 @@ def _usage(error: typer.TyperException) -> str:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "cas"
-    return f"{message.strip()} See '{where} --help'."
+    return f"{message.strip().rstrip('.')}; see '{where} --help'"
 
 
 def _system(error: OSError) -> str:

@@ -146,11 +146,11 @@ def _seed_lines(found: Iterable["cas.Seed"]) -> Iterator[str]:
 @command(_seeds, "show")
 def show(session: Session, name: Name) -> None:
     """Show a seed: its parts, its baseline run, what it came from."""
-    show_spec(session, f"seed:{name}")
+    show_spec(session, f"seed:{name.removeprefix('seed:')}")
 
 
 @command(_seeds, "remove")
 def remove(session: Session, name: Name, reason: Reason = "") -> None:
     """Take a seed's name away; `cas undelete` brings it back while its content is there."""
-    seed = session.store().seeds.remove(name, reason=reason)
+    seed = session.store().seeds.remove(name.removeprefix("seed:"), reason=reason)
     session.done(seed, f"{seed.spec}: removed; `cas undelete {seed.spec}` brings it back")

@@ -45,6 +45,8 @@ def init(
     """
     import cas
 
+    if directory == "":
+        raise typer.BadParameter("a directory has a name", param_hint="DIR")
     if directory is not None and session.explicit_store_name not in (None, directory):
         raise typer.BadParameter("name the new store once", param_hint="DIR / --store")
     with (

@@ -73,7 +73,7 @@ class LocalBackend:
                 create_root(self._text, shared_gid)
             self._directories = Directories(self._text, shared_gid)
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in _ABSENT and not create:
                 raise Missing(f"folder {self._text} not found", path=self._text) from error
             self._fail(error, "opening the store", "")
         self._root_fd = self._directories.root_fd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cas.catalogue.resolve import resolve_spec, tree_of
@@ -35,6 +36,10 @@ def check_out(
     progress: Progress | None,
 ) -> CheckedOut:
     """Write what a spec names into a directory; see `Store.checkout`."""
+    if context.root.resolve() in Path(os.path.abspath(dest)).resolve().parents:
+        raise RefusedError(
+            f"{dest} lies in the store itself; choose a destination outside", path=os.fspath(dest)
+        )
     found = resolve_spec(context, spec)
     name = found.spec if found.name is None else found.name
     memory = WorkspaceState(

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cas.backends import LocalBackend
 from cas.catalogue.context import Context, doing
 from cas.catalogue.identity import FOLDER, is_store, read_identity
+from cas.errors import UnsupportedError
 from cas.refs import open_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
 
 def store_root(path: str | os.PathLike[str]) -> Path:
-    """Return the directory of a store that is named by it or by the one that holds its `.cas`."""
+    """Return the directory of a store that is named by it or by the one that holds its `.cas`.
+
+    Raises:
+        UnsupportedError: It is named by a URL.
+    """
+    if _URL.match(os.fspath(path)):
+        raise UnsupportedError(f"{path} is a URL; only stores in directories are known")
     named = Path(os.path.abspath(path))
     inside = named / FOLDER
     return inside if not is_store(named) and is_store(inside) else named

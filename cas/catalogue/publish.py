@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cas import names
 from cas.catalogue.context import now, user
-from cas.errors import CasError, DiskFullError
+from cas.errors import CasError, DiskFullError, RefusedError
 from cas.objects import VERSION
 
 if TYPE_CHECKING:
@@ -135,8 +135,10 @@ def change_event(kind: str, name: Mapping[str, Any], *, by: str | None, reason: 
         reason: Why.
 
     Raises:
-        NameRefusedError: `by` or `reason` is no text that can be kept.
+        RefusedError: `by` is empty, or one of them is no text that can be kept.
     """
+    if by is not None and not by.strip():
+        raise RefusedError("by is empty; say who, or leave it out")
     return {
         "type": kind,
         **name,

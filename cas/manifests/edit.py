@@ -26,7 +26,7 @@ from cas.manifests.tree import (
     encode_leaf,
     starts_page,
 )
-from cas.names import check_path
+from cas.names import MEMORY, check_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -153,6 +153,12 @@ class _Plan:
 
     def put(self, path: bytes, entry: NewEntry) -> None:
         parent, name = _split(path)
+        if MEMORY in path.split(b"/"):
+            raise RefusedError(
+                f"{_text(path)} cannot be put: {os.fsdecode(MEMORY)} is the name of a workspace's "
+                "own memory",
+                path=os.fsdecode(path),
+            )
         directory = self._directory(parent, path, create=True)
         if path in self._directories:
             raise RefusedError(

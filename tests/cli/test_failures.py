@@ -199,3 +199,19 @@ def test_output_that_cannot_be_written_is_the_environment(process, store):
     with open("/dev/full", "wb") as full:
         ran = process("versions", "--json", stdout=full, stderr=subprocess.PIPE, code=8)
     assert json.loads(ran.err)["error"]["code"] == "environment"
+
+
+def test_names_that_mean_nothing_are_refused_before_anything_is_made(cas, store, skills, clean):
+    cas("add", "skills", skills)
+    assert "see 'cas init --help'" in cas("init", "", code=2).message
+    for url in ("http://localhost/x", "s3://bucket/x"):
+        assert "is a URL" in cas("--store", url, "versions", code=6).message
+        assert "is a URL" in cas("push", url, code=6).message
+    assert not (clean / "http:").exists()
+    assert "by is empty" in cas("tag", "set", "live", "skills@v1", "--by", "", code=6).message
+    for place in ("tmp/x", "packs/x", "x"):
+        assert "in the store itself" in cas("checkout", "skills@v1", store / place, code=6).message
+        assert not (store / place).exists()
+    put = f".cas-workspace/x={skills}/search.md"
+    assert "own memory" in cas("edit", "skills@v1", "--put", put, code=6).message
+    assert "'../a'" in cas("cat", "skills@v1:../a", code=6).message
