@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MEMORY: Final = 16 << 20
 """Bytes that each list of digests may take before it goes to a temporary file."""
 _BATCH: Final = 512
+_ANY: Final = b"\xff" * 8
+"""In the place of a size: nothing is said of it."""
 _STEP: Final = 4096
 """Entries of trees that are looked at in one step."""
 
@@ -130,7 +132,7 @@ class Reach:
         ):
             for root in roots:
                 if root.tree is not None:
-                    trees.add(root.tree)
+                    trees.add(root.tree + _ANY)
                 if root.own != root.tree:
                     manifests.add(root.own)
             for batch in _batches(manifests):
@@ -167,8 +169,7 @@ class Reach:
                 for digest, size, page in self._read_pages(level):
                     found = True
                     yield digest, size, page
-                    for child in _children(page):
-                        below.add(child)
+                    below.extend(_claims(page))
             finally:
                 level.close()
                 level = below
@@ -176,18 +177,33 @@ class Reach:
                 below.close()
                 return
 
-    def _read_pages(self, digests: Iterable[bytes]) -> Iterator[tuple[bytes, int, Leaf | Node]]:
-        """Read and parse tree pages; what is wrong with one becomes a problem."""
-        for batch in _batches(digests):
+    def _read_pages(self, claims: Iterable[bytes]) -> Iterator[tuple[bytes, int, Leaf | Node]]:
+        """Read and parse tree pages; what is wrong with one becomes a problem.
+
+        Args:
+            claims: Digests, each with the bytes that what lies in it is said to have.
+        """
+        for batch in _batches(claims):
+            digests = [claim[:DIGEST_SIZE] for claim in batch]
             try:
-                encoded = list(self._objects.read_many(batch))
+                encoded = list(self._objects.read_many(digests))
             except CasError:
-                encoded = list(self._read_singly(batch))
-            for digest, data in encoded:
+                encoded = list(self._read_singly(digests))
+            claimed: dict[bytes, list[bytes]] = {}
+            for claim in batch:
+                claimed.setdefault(claim[:DIGEST_SIZE], []).append(claim[DIGEST_SIZE:])
+            for digest, data in dict(encoded).items():
                 try:
-                    yield digest, len(data), parse_tree(data)
+                    page = parse_tree(data)
+                    if any(said not in (_ANY, page.bytes.to_bytes(8)) for said in claimed[digest]):
+                        raise FormatError(
+                            f"tree is malformed: it has {page.bytes} bytes, and where it is "
+                            "named another size is said"
+                        )
                 except CasError as error:
                     self._find("bad_manifest", Digest(digest), self._location(digest), str(error))
+                else:
+                    yield digest, len(data), page
 
     def _read_singly(self, digests: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for digest in digests:
@@ -307,6 +323,13 @@ def _page_hits(
                 yield (name + b"/" + path if path else name), hit
         elif digest in bad:
             yield name, digest
+
+
+def _claims(page: Leaf | Node) -> list[bytes]:
+    """Return the digests of the pages right below a page, each with the bytes said of it."""
+    if isinstance(page, Leaf):
+        return [entry[3] + entry[2].to_bytes(8) for entry in page.entries if entry[1] == DIR]
+    return [child[4] + child[3].to_bytes(8) for child in page.children]
 
 
 def _children(page: Leaf | Node) -> Iterator[bytes]:
