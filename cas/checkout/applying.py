@@ -311,7 +311,7 @@ class Applier:
         except _Blocked:
             self.kept.append(pair.path)
             return
-        if (None if st is None else fs.stat_key(st)) != seen:
+        if not _is_as_seen(st, seen):
             self.kept.append(pair.path)
             return
         if seen is not None:
@@ -325,6 +325,17 @@ class Applier:
             if error.errno not in fs.CANNOT or error.errno == errno.EXDEV:
                 raise
             fs.rename(temporary, pair.name, src_dir_fd=source, dst_dir_fd=at)
+
+
+def _is_as_seen(st: os.stat_result | None, seen: fs.StatKey | None) -> bool:
+    """Say whether nobody was at a file since it was seen.
+
+    Taking away another link to the same file, as the update itself may have done, moves the ctime.
+    """
+    if st is None or seen is None:
+        return st is None and seen is None
+    key = fs.stat_key(st)
+    return key == seen or (st.st_nlink > 1 and key[:-1] == seen[:-1])
 
 
 def _staged(chunk: bytes, queue: list[tuple[Pair, fs.StatKey | None]]) -> Iterator[Run]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -345,3 +346,15 @@ def test_an_update_sees_what_another_did_while_it_waited_for_the_lock(objects, w
     assert move(objects, work, OLD).kept == ()
     assert contents(work) == OLD
     assert status(work).clean
+
+
+def test_a_hard_link_that_goes_is_no_change_of_another_to_the_same_file(objects, tmp_path):
+    big = b"line\n" * 4000
+    first = put_model(objects, {b"a": ("file", big), b"b": ("file", big)}).digest
+    second = put_model(objects, {b"a": ("file", b"new")}).digest
+    checkout(objects, first, tmp_path / "work", mode="hardlink", memory=state("r@v1"))
+    time.sleep(2 * fs.CLOCK_GRAIN_NS / 1e9)
+    done = update(objects, tmp_path / "work", second, memory=state("r@v2"))
+    assert done.kept == ()
+    assert (tmp_path / "work/a").read_bytes() == b"new"
+    assert not (tmp_path / "work/b").exists()
