@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cas.catalogue.context import LOCK_TIMEOUT
 from cas.catalogue.publish import despite_full_disk, tidy_up
-from cas.errors import BusyError, RefusedError
+from cas.errors import BusyError, DamagedError, RefusedError
 from cas.maintenance.marking import Marks, roots
 from cas.objects.merging import merge_lock
 from cas.objects.sweeping import Needed, survey, sweep
@@ -81,7 +81,13 @@ def collect(
     objects.reload()
     meter = Meter(progress, "mark")
     with Marks(objects, meter) as marks, ExitStack() as alone:
-        marks.add(roots(context, since))
+        try:
+            marks.add(roots(context, since))
+        except DamagedError:
+            if dry_run:
+                raise
+            # Maybe another gc took what lost its name a moment ago. Soon nobody does.
+            marks.begin_again()
         if dry_run:
             marked = marks.seal()
             meter.finish()

@@ -181,6 +181,11 @@ class Marks:
         for sure, named in trees.items():
             self._mark_trees(named, sure=sure)
 
+    def begin_again(self) -> None:
+        """Forget which roots were given; what they reach stays marked as far as it was."""
+        self._roots.clear()
+        self._manifests.clear()
+
     def seal(self) -> Marked:
         """Return what was marked so far, with the chunks that it is stored in.
 

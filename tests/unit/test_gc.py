@@ -10,6 +10,7 @@ import pytest
 import cas
 from cas.codec import encode
 from cas.digest import hash_bytes
+from cas.maintenance import gc
 from cas.objects.entries import BLOB, CHUNKS, TREE, in_memory
 from cas.objects.pack import PackBuilder, pack_key
 from cas.objects.table import Run, write_table
@@ -410,3 +411,22 @@ def test_temporary_files_of_killed_processes_go(store):
     (store.root / "tmp" / ("0" * 32)).write_bytes(b"half of something")
     store.gc()
     assert not list((store.root / "tmp").iterdir())
+
+
+def test_what_another_gc_takes_while_it_marks_does_not_stop_it(store, source, monkeypatch):
+    add(store, source, 1)
+    second = add(store, source, 2)
+    real = gc.roots
+    with cas.Store.open(store.root) as other:
+
+        def roots_then_gone(context, since):
+            found = list(real(context, since))
+            monkeypatch.setattr(gc, "roots", real)
+            other.versions.remove("skills@v1")
+            other.gc(grace=0)
+            return found
+
+        monkeypatch.setattr(gc, "roots", roots_then_gone)
+        assert store.gc(grace=0).complete
+    assert store.verify().ok
+    assert read_state(store, second.spec)
