@@ -162,7 +162,7 @@ class EventLog:
             while True:
                 self.refresh()
                 view = self._current()
-                before = measure(view)
+                before, position = measure(view), view.position
                 try:
                     appended = self._try_append(view, decide)
                 except DiskFullError:
@@ -172,9 +172,9 @@ class EventLog:
                 if appended is not None:
                     break
                 lost += 1
-                stuck = stuck + 1 if self._current().position == view.position else 0
+                stuck = stuck + 1 if self.refresh() == position else 0
                 if stuck == _STUCK:
-                    raise record_damaged(view.position + 1, "it is there and cannot be read")
+                    raise record_damaged(position + 1, "it is there and cannot be read")
                 # Who lost more often waits less: so nobody starves, and fewer sync in vain.
                 time.sleep(random.uniform(0, _PAUSE) / lost)  # noqa: S311 - no secret
             if appended.events:

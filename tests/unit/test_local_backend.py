@@ -259,12 +259,11 @@ def test_what_is_no_file_is_no_key(backend):
         pass
     backend.put("good", b"x")
     assert [entry.key for entry in backend.list("")] == ["good"]
-    for key in ("folder", "fifo"):
+    for key in ("folder", "fifo", "link"):
         with pytest.raises(Missing):
             backend.open(key)
-    for key in ("link", "socket"):
-        with pytest.raises(EnvironmentFailure, match=key):
-            backend.open(key)
+    with pytest.raises(EnvironmentFailure, match="socket"):
+        backend.open("socket")
 
 
 def test_a_staging_of_another_backend_is_refused(backend):
