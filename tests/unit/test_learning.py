@@ -11,6 +11,7 @@ import pytest
 import cas
 from cas.backends import MemoryBackend
 from cas.catalogue.context import Context
+from cas.eventlog.state import Draft
 from cas.learning import Learning, board, document, intake, rows
 from cas.refs import create_catalogue, open_catalogue
 from cas.testing.stepping import Actor, Order, SteppingBackend
@@ -471,6 +472,30 @@ def test_one_that_nobody_holds_is_taken_by_the_next(learning):
     learning.update("drafted", draft_id="d")
     assert [c.candidate.candidate_id for c in learning.claim_many(5, "w")] == ["old", "new"]
     assert learning.claim_next("w") is None
+
+
+@pytest.mark.parametrize("kind", [None, "k"])
+def test_an_open_one_that_loses_its_draft_is_the_oldest_again(learning, kind):
+    make(learning, "drafted", draft_id="d")
+    make(learning, "a", "b", "c", "d")
+    won = [learning.claim_next("w", kind=kind).candidate.candidate_id for _ in range(2)]
+    learning.update("drafted", draft_id=None)
+    won += [learning.claim_next("w", kind=kind).candidate.candidate_id for _ in range(3)]
+    assert won == ["a", "b", "drafted", "c", "d"]
+    assert learning.claim_next("w", kind=kind) is None
+
+
+def test_the_next_is_found_without_looking_through_an_index(learning, monkeypatch):
+    learning.record_all(cas.Candidate(f"c{n}", "k") for n in range(40))
+    learning.claim_next("w", 60)
+    learning.claim_next("w", 60)
+    scans = []
+    scan = Draft.scan
+    monkeypatch.setattr(Draft, "scan", lambda *told, **how: scans.append(1) or scan(*told, **how))
+    for n in range(2, 40):
+        assert learning.claim_next("w", 60).candidate.candidate_id == f"c{n}"
+    assert len(scans) <= 40
+    assert learning.claim_next("w", 60) is None
 
 
 def test_several_claims_share_a_record_and_have_tokens_of_their_own(learning):
