@@ -136,6 +136,16 @@ def test_what_was_published_elsewhere_and_pulled_is_not_published_again(store, t
         assert clone.verify().ok
 
 
+def test_numbers_that_were_left_out_cost_a_publication_nothing(store, tmp_path):
+    far = tmp_path / "far/skills/v1000000000"
+    far.mkdir(parents=True)
+    (far / "meta.json").write_text('{"created_at": "2026-01-01T00:00:00+00:00"}')
+    shutil.copytree(tmp_path / "skills/look", far / "look")
+    store.import_layout(tmp_path / "far")
+    assert published(store).number == 1_000_000_001
+    assert store.learning.publish("c1").unchanged
+
+
 def test_a_version_that_is_removed_meanwhile_is_still_what_was_published(store, tmp_path):
     with cas.Store.clone(store, tmp_path / "clone") as clone:
         published(store)
