@@ -192,13 +192,14 @@ def _recognise(context: Context, publication: Publication) -> Decision | None:
     A catalogue that was made anew from manifests knows the version and not what was decided, and
     one whose version came from another store never did.
     """
-    refs, base = context.refs, publication.base
-    wanted = {"candidate": publication.candidate, "draft": bytes(publication.draft[2]).hex()}
-    for number in range(refs.last_number(base.resource), base.number, -1):
-        ref = refs.version(base.resource, number)
-        version = None if ref is None else version_from_ref(ref)
-        if version and version.source == SOURCE and version.meta.items() >= wanted.items():
-            event = _published(publication, number) | {"there": True}
+    base, draft = publication.base, bytes(publication.draft[2]).hex()
+    wanted = {"candidate": publication.candidate, "draft": draft}
+    for ref in context.refs.versions(base.resource, removed=True):
+        if ref.number <= base.number or draft.encode() not in ref.manifest_bytes:
+            continue  # quick: few have to be parsed
+        version = version_from_ref(ref)
+        if version.source == SOURCE and version.meta.items() >= wanted.items():
+            event = _published(publication, ref.number) | {"there": True}
             return _decide(context, publication.identity, event)
     return None
 

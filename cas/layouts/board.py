@@ -12,8 +12,8 @@ from cas.errors import RefusedError
 from cas.layouts.results import Skipped
 from cas.layouts.told import members
 from cas.learning import AuditEvent, Candidate, EvalReport, PerformanceSnapshot, SafetyReport
-from cas.learning.document import checked
 from cas.learning.fields import MOST
+from cas.learning.intake import check_fits
 from cas.learning.rows import iso, ns_of
 from cas.workspace.handles import scan
 
@@ -85,6 +85,7 @@ class Board:
         for number, line in enumerate(self._lines(file), 1):
             try:
                 value = read(_document(line)).checked()
+                check_fits(value)
                 if name is not None and name(value) in seen:
                     raise RefusedError(f"says {name(value)!r} once more")
             except RefusedError as error:
@@ -132,8 +133,7 @@ class Board:
                 recorded_at = told.get(report_id) or iso(min(max(written_ns, 0), MOST))
                 names = os.fsdecode(skill), os.fsdecode(draft), report_id
                 report = kind(*names, content, recorded_at)
-                report.check_names()
-                checked(content, "its content")
+                check_fits(report)
                 yield report
             except RefusedError as error:
                 self._skip(folder + b"/" + name, str(error))

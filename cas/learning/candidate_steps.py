@@ -82,9 +82,10 @@ def change(state: MutableState, event: dict[str, Any], place: Place) -> None:
     """Change the status of a candidate, other fields of it, or both."""
     candidate_id = id_of(event, "id", "candidate")
     at, row = find_row(state, candidate_id)
-    now, token, forced = number_of(event, "now"), event.get("token"), event.get("forced") is True
+    now, forced = number_of(event, "now"), event.get("forced") is True
+    token = None if event.get("token") is None else number_of(event, "token")
     if token is not None and not forced:
-        check_token(row, number_of(event, "token"))
+        check_token(row, token)
     to = row.status if event.get("to") is None else check_status(event["to"])
     held = row.held
     if to != row.status:

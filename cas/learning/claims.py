@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -123,7 +122,13 @@ class Claims(Journal):
             nonlocal now, chosen
             now = self._now()
             rows, floors = choose(state, now)
-            chosen = [candidate_of(row, state.get(body_key(place))) for place, row in rows]
+            at = iso(now)
+            chosen = [
+                candidate_of(
+                    row._replace(status=SYNTHESIZING, updated_at=at), state.get(body_key(place))
+                )
+                for place, row in rows
+            ]
             event = of("claimed", owner=owner, now=now, lease=length, forced=force or None)
             events = [{**event, "id": candidate.candidate_id} for candidate in chosen]
             if events and floors[1:] != [None, None]:
@@ -134,7 +139,7 @@ class Claims(Journal):
         state = self._seen()
         return [
             Claim(
-                replace(candidate, status=SYNTHESIZING, updated_at=iso(now)),
+                candidate,
                 Place(position, ordinal).token(state),
                 iso(now + length),
                 owner,

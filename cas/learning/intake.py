@@ -14,7 +14,7 @@ from cas.learning.document import encode_document
 from cas.learning.import_steps import is_there, stale
 from cas.learning.journal import Journal, acting, of
 from cas.learning.keys import performance_key, report_id_key, report_prefix
-from cas.learning.model import AuditEvent
+from cas.learning.model import AuditEvent, Candidate, PerformanceSnapshot
 from cas.learning.performance import performance_event
 from cas.learning.reports import report_event
 from cas.learning.rows import ns_of
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cas.eventlog import State
-    from cas.learning.model import Candidate, EvalReport, PerformanceSnapshot, SafetyReport
+    from cas.learning.model import EvalReport, SafetyReport
     from cas.objects import ObjectWriter
+
+    _Report = SafetyReport | EvalReport
 
 PART: Final = 4 << 20
 """Bytes of events that one record of an import takes, about."""
@@ -110,6 +112,22 @@ class Intake(Journal):
             self._append_all([part])
         parts = len(pieces) - 1
         self._append_all([of("imported", id=import_id, parts=parts, events=pieces[-1])])
+
+
+def check_fits(value: Candidate | AuditEvent | PerformanceSnapshot | _Report) -> None:
+    """See that `Intake.take_in` takes a value, whose fields were checked.
+
+    Raises:
+        RefusedError: It does not; one such value would refuse the whole import.
+    """
+    if isinstance(value, Candidate):
+        recorded_event(value, "import")
+    elif isinstance(value, AuditEvent):
+        _audited(value)
+    elif isinstance(value, PerformanceSnapshot):
+        performance_event(value)
+    else:
+        report_event(value, "import")
 
 
 class _Taking:

@@ -34,6 +34,35 @@ def test_import_says_what_came_in_and_what_was_skipped(cas, store, old):
     ]
 
 
+def test_import_of_a_learning_folder_says_what_came_in_and_what_was_skipped(cas, store, clean):
+    (clean / "board").mkdir()
+    good = json.dumps({"candidate_id": "c1", "kind": "k"})
+    (clean / "board/learning-candidates.jsonl").write_text(f"{good}\n\n[]\n{good}\n" + good[:9])
+    ran = cas("import", "board")
+    assert ran.lines == [
+        "learning: 1 candidate, 0 audit events, 0 snapshots, 0 reports",
+        "imported 0 versions and 0 seeds, 0 files, 0 B; 4 names skipped",
+    ]
+    skipped = "cas: note: skipped learning-candidates.jsonl: line"
+    assert [line.partition(": line ")[2][:12] for line in ran.message.splitlines()] == [
+        "2 is blank",
+        "3 a candidate is a"[:12],
+        "4 says 'c1' once"[:12],
+        "5 is no JSON"[:12],
+    ]
+    assert all(line.startswith(skipped) for line in ran.message.splitlines())
+    again = cas("import", "board", "--json").json()
+    assert again["learning"] == {
+        "candidates": 0,
+        "audit_events": 0,
+        "performance": 0,
+        "reports": 0,
+        "known": 1,
+        "differing": [],
+    }
+    assert len(again["skipped"]) == 4
+
+
 def test_import_in_json_lists_all_of_it(cas, store, old):
     shown = cas("import", old, "--json").json()
     assert [version["spec"] for version in shown["versions"]] == ["skills@v1", "skills@v3"]

@@ -50,6 +50,13 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(two):
     assert "\x1b" not in on_terminal("stdout", *diff, NO_COLOR="1")
 
 
+def test_performance_has_bars_on_a_terminal(cas, store):
+    counts = ("--activations", "10", "--successes", "4")
+    cas("learn", "perf", "set", "look", "v1", *counts)
+    shown = on_terminal("stdout", sys.executable, "-m", "cas_cli", "learn", "perf", "list")
+    assert shown.split() == ["look", "v1", "10", "uses", "40%", "█" * 8 + "░" * 12]
+
+
 def test_a_pipe_gets_no_colours(two, process):
     assert process("diff", "skills@v1", "skills@v2").text == "changed   search.md\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import cas
 from cas.backends import MemoryBackend
 from cas.catalogue.context import Context
+from cas.eventlog.state import Draft
 from cas.learning import Learning, board, document, intake, rows
 from cas.refs import create_catalogue, open_catalogue
 from cas.testing.stepping import Actor, Order, SteppingBackend
@@ -168,8 +170,15 @@ def test_lists_are_in_the_order_of_recording_whatever_happened_since(learning):
         learning.list("not ok")
 
 
-def test_a_list_by_status_reads_only_what_it_returns(learning, monkeypatch):
+@pytest.mark.parametrize(
+    ("status", "kind", "found"),
+    [("failed", None, "c"), (None, "other", "e"), ("failed", "k", "c"), ("open", "other", "e")],
+)
+def test_a_list_by_status_or_kind_reads_only_what_it_returns(
+    learning, monkeypatch, status, kind, found
+):
     make(learning, "a", "b", "c", "d")
+    make(learning, "e", kind="other")
     learning.transition("c", "failed")
     learning.compact()
     decoded = []
@@ -179,8 +188,56 @@ def test_a_list_by_status_reads_only_what_it_returns(learning, monkeypatch):
         return document.decode_document(encoded)
 
     monkeypatch.setattr(rows, "decode_document", decode)
-    assert [c.candidate_id for c in learning.list("failed")] == ["c"]
+    assert [c.candidate_id for c in learning.list(status, kind)] == [found]
     assert len(decoded) == 1
+
+
+class Weighing(MemoryBackend):
+    """Counts the bytes that are read and written."""
+
+    moved = 0
+
+    def put_if_absent(self, key, source):
+        self.moved += len(source) if isinstance(source, bytes) else source.tell()
+        return super().put_if_absent(key, source)
+
+    def get(self, key, *, max_bytes=None):
+        content = super().get(key, max_bytes=max_bytes)
+        self.moved += len(content)
+        return content
+
+    def open(self, key):
+        reader = super().open(key)
+        read_at = reader.read_at
+
+        def weighed(offset, length):
+            content = read_at(offset, length)
+            self.moved += len(content)
+            return content
+
+        reader.read_at = weighed
+        return reader
+
+
+def test_one_claim_among_many_moves_few_of_their_bytes(world):
+    world.backend = Weighing(clock=lambda: world.now)
+    create_catalogue(world.backend, [{"type": "init", "store_id": STORE, "created_at": ""}])
+    draw = random.Random(1)
+    learning = world.open()
+    learning.record_all(
+        cas.Candidate(f"c{n}", "k", reason=draw.randbytes(500).hex()) for n in range(4000)
+    )
+    learning.compact()
+    size = sum(entry.size for entry in world.backend.list("log/learning/segments/"))
+    assert size > 1 << 20
+    world.backend.moved = 0
+    cold = world.open()
+    cold.claim("c1234", "w", 60)
+    assert world.backend.moved < size / 8
+    world.backend.moved = 0
+    assert cold.claim_next("w", 60).candidate.candidate_id == "c0"
+    assert cold.claim_next("w", 60).candidate.candidate_id == "c1"
+    assert world.backend.moved < size / 16
 
 
 def test_what_is_not_there_is_not_found(learning):
@@ -352,6 +409,16 @@ def test_every_refusal_of_a_claim_says_why_for_programs(learning):
     assert lost.value.facts["owner"] == "first"
 
 
+@pytest.mark.parametrize("token", ["x", -1, 1 << 63, 1.5, True])
+def test_what_is_no_token_is_refused_also_by_force(learning, token):
+    make(learning, "a")
+    with pytest.raises(cas.RefusedError):
+        learning.transition("a", "failed", token=token, force=True)
+    with pytest.raises(cas.CasError):
+        learning.transition("a", "failed", token=token)
+    assert len(learning.audit()) == 1
+
+
 def test_a_forced_claim_fences_the_holder_off_and_the_audit_says_so(learning):
     make(learning, "a")
     first = learning.claim("a", "first", 60)
@@ -405,6 +472,30 @@ def test_one_that_nobody_holds_is_taken_by_the_next(learning):
     learning.update("drafted", draft_id="d")
     assert [c.candidate.candidate_id for c in learning.claim_many(5, "w")] == ["old", "new"]
     assert learning.claim_next("w") is None
+
+
+@pytest.mark.parametrize("kind", [None, "k"])
+def test_an_open_one_that_loses_its_draft_is_the_oldest_again(learning, kind):
+    make(learning, "drafted", draft_id="d")
+    make(learning, "a", "b", "c", "d")
+    won = [learning.claim_next("w", kind=kind).candidate.candidate_id for _ in range(2)]
+    learning.update("drafted", draft_id=None)
+    won += [learning.claim_next("w", kind=kind).candidate.candidate_id for _ in range(3)]
+    assert won == ["a", "b", "drafted", "c", "d"]
+    assert learning.claim_next("w", kind=kind) is None
+
+
+def test_the_next_is_found_without_looking_through_an_index(learning, monkeypatch):
+    learning.record_all(cas.Candidate(f"c{n}", "k") for n in range(40))
+    learning.claim_next("w", 60)
+    learning.claim_next("w", 60)
+    scans = []
+    scan = Draft.scan
+    monkeypatch.setattr(Draft, "scan", lambda *told, **how: scans.append(1) or scan(*told, **how))
+    for n in range(2, 40):
+        assert learning.claim_next("w", 60).candidate.candidate_id == f"c{n}"
+    assert len(scans) <= 40
+    assert learning.claim_next("w", 60) is None
 
 
 def test_several_claims_share_a_record_and_have_tokens_of_their_own(learning):

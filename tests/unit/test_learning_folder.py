@@ -102,6 +102,32 @@ def test_what_is_damaged_is_named_and_the_good_lines_come_in(store, old):
     }
 
 
+def test_what_is_too_large_or_too_deep_is_named_and_the_rest_comes_in(store, old):
+    large, deep = "x" * (1 << 20), []
+    for _ in range(600):
+        deep = [deep]
+    used = {"skill_name": "look", "version": "v1", "activations": 1, "successes": 1}
+    event = {"event_id": "e", "candidate_id": "c", "event_type": "t"}
+    bad = [{"more": large}, {"more": deep}]
+    lines(old / "learning-candidates.jsonl", *(CANDIDATE | more for more in bad), CANDIDATE)
+    lines(old / "performance.jsonl", *(used | more for more in bad), used)
+    told = [event | more for more in bad] + [event | {"payload": more} for more in bad]
+    lines(old / "learning-audit.jsonl", *told, event)
+    report(old, "safety", "look", "d", "deep", deep, 1)
+    # Half a surrogate pair makes each character of the rest take six bytes.
+    report(old, "eval", "look", "d", "grows", '"' + "é" * 3_000_000 + '\\ud800"', 1)
+    done = store.import_layout(old)
+    assert [skip.path.decode() for skip in done.skipped] == [
+        "eval-reports/look/d/report-grows.json",
+        *["learning-audit.jsonl"] * 4,
+        *["learning-candidates.jsonl"] * 2,
+        *["performance.jsonl"] * 2,
+        "safety-reports/look/d/report-deep.json",
+    ]
+    taken = done.learning
+    assert (taken.candidates, taken.audit_events, taken.performance, taken.reports) == (1, 1, 1, 0)
+
+
 def test_an_import_may_be_repeated_and_what_was_worked_at_since_stays(store, old):
     lines(old / "learning-candidates.jsonl", CANDIDATE)
     report(old, "eval", "look", "d1", "a", {"n": 1}, 1)

@@ -63,6 +63,36 @@ def test_a_clone_has_the_candidates_their_drafts_and_reports(store, tmp_path):
         assert clone.learning.publish("c1").version.spec == "skills@v2"
 
 
+def test_fields_that_are_not_known_survive_everything_that_is_done(store, tmp_path):
+    learning = store.learning
+    own = {"Ünkn\ud800own": [1, {"a": None, "b": "\u2028"}], "owner": "me", "extra": {"token": 3}}
+    fields = {"candidate_id": "c2", "kind": "change", "base": "skills@v1:look"} | own
+
+    def kept(side):
+        found = side.learning.get("c2").to_dict()
+        return {name: found.get(name) for name in own} == own
+
+    learning.record(cas.Candidate.from_dict(fields))
+    token = learning.claim_next("w").token
+    learning.renew("c2", token)
+    learning.release("c2", token)
+    token = learning.claim("c2", "w").token
+    learning.draft("c2", tmp_path / "draft", token=token)
+    learning.update("c2", reason="more")
+    learning.transition("c2", "approved", draft_skill_name="look")
+    learning.compact(full=True)
+    assert learning.publish("c2").candidate.extra.items() >= own.items()
+    learning.compact(full=True)
+    assert kept(store)
+    store.export_layout(tmp_path / "out")
+    with cas.Store.init(tmp_path / "other") as other:
+        other.import_layout(tmp_path / "out")
+        assert kept(other)
+        assert other.learning.get("c2") == learning.get("c2")
+    with cas.Store.clone(store, tmp_path / "clone") as clone:
+        assert kept(clone)
+
+
 def published(store):
     """Publish the candidate with a report that speaks for it."""
     draft_id = store.learning.get("c1").draft_id
@@ -104,6 +134,16 @@ def test_what_was_published_elsewhere_and_pulled_is_not_published_again(store, t
         assert (last.event_type, last.actor) == ("candidate_published", "maria")
         assert [v.number for v in clone.versions.list("skills")] == [1, 2, 3][: 2 + renumber]
         assert clone.verify().ok
+
+
+def test_numbers_that_were_left_out_cost_a_publication_nothing(store, tmp_path):
+    far = tmp_path / "far/skills/v1000000000"
+    far.mkdir(parents=True)
+    (far / "meta.json").write_text('{"created_at": "2026-01-01T00:00:00+00:00"}')
+    shutil.copytree(tmp_path / "skills/look", far / "look")
+    store.import_layout(tmp_path / "far")
+    assert published(store).number == 1_000_000_001
+    assert store.learning.publish("c1").unchanged
 
 
 def test_a_version_that_is_removed_meanwhile_is_still_what_was_published(store, tmp_path):
