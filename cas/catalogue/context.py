@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cas.backends import Backend
     from cas.objects import ObjectStore
-    from cas.refs import Refs
+    from cas.refs import Purge, Refs
 
 LOCK_TIMEOUT = 600.0
 """Seconds that a publisher waits for a sweeping gc."""
@@ -32,6 +32,7 @@ class Context:
         id: Its identity.
         backend: Where its bytes live.
         refs: Its names.
+        purges: What was purged, as far as it was read.
     """
 
     root: Path
@@ -39,6 +40,7 @@ class Context:
     backend: Backend
     refs: Refs
     _objects: ObjectStore | None = None
+    purges: tuple[Purge, ...] = ()
     _purged: dict[bytes, str] = field(default_factory=dict)
 
     @property
@@ -84,7 +86,12 @@ class Context:
     def heed_purges(self) -> None:
         """Let the objects know what was purged, and why, as the catalogue says now."""
         self.refs.refresh()
-        self._purged = {purge.digest: purge.told for purge in self.refs.purges()}
+        self.heed(self.refs)
+
+    def heed(self, refs: Refs) -> None:
+        """Let the objects know what was purged, and why, as some names say that were read."""
+        self.purges = tuple(refs.purges())
+        self._purged = {purge.digest: purge.told for purge in self.purges}
         if self._objects is not None:
             self._objects.purged = self._purged
 

@@ -66,8 +66,8 @@ def verify_store(
         EnvironmentFailure: A worker process cannot be started.
     """
     begun = time.monotonic()
-    with suppress(DamagedLogError):
-        context.heed_purges()  # of a catalogue that is damaged this finds out later
+    with suppress(DamagedLogError):  # which is found out again below, and said where
+        context.heed_purges()
     objects = context.objects
     objects.reload()
     reach = Reach(objects)
@@ -232,11 +232,7 @@ def _report(
         coverage=read / total if total else float(not quick),
         problems=tuple(_with_names(p, hit) for p in reversed(found.values())),
         quick=quick,
-        purged=tuple(
-            _told(purge)
-            for purge in (context.refs.purges() if purged else ())
-            if purge.digest in purged
-        ),
+        purged=tuple(_told(purge) for purge in context.purges if purge.digest in purged),
     )
 
 

@@ -52,6 +52,7 @@ def heal_catalogue(context: Context, copy: Context | None, healer: Healer, diary
     refs = Refs(log)
     for event in saved.leftover:
         _append(refs, event)
+    context.heed(refs)  # before anything is brought: what was purged does not come back
     if saved.lost:
         _Rebuilding(context, refs, copy, healer, diary).run()
     new.put_in_place(findings, diary)

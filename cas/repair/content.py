@@ -126,7 +126,9 @@ class Healer:
             while waiting:
                 brought = []
                 for digest in waiting:
-                    if not self._is_there(digest) and self._sources.copy(digest, writer):
+                    if not self._is_lacking(digest):
+                        continue
+                    if self._sources.copy(digest, writer):
                         how = f"brought from {self._sources.used[digest]}"
                         self._diary.heal(location, Digest(digest), how)
                         brought.append(digest)
@@ -149,7 +151,11 @@ class Healer:
         return True
 
     def _lacking(self, digests: Iterable[bytes]) -> list[bytes]:
-        return [digest for digest in digests if not self._is_there(digest)]
+        return [digest for digest in digests if self._is_lacking(digest)]
+
+    def _is_lacking(self, digest: bytes) -> bool:
+        """Say whether an object is to be there and is not."""
+        return digest not in self._objects.purged and not self._is_there(digest)
 
     def _is_there(self, digest: bytes) -> bool:
         """Say whether an object is there, without a second look: nobody else adds any."""

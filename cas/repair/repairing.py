@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 8
 """Verifications that still found something new to heal, at most."""
-_OBJECTS: Final = ("packs/", "loose/", "nowhere")
+_FILES: Final = ("packs/", "loose/", "index/")
+_OBJECTS: Final = (*_FILES, "nowhere")
 
 
 def repair(
@@ -86,9 +87,10 @@ def _heal(context: Context, sources: Sources, diary: Diary, problems: tuple[Prob
         for entry in list(context.backend.list("cache/stat/")):
             context.backend.delete(entry.key)
     healer = Healer(context, sources, diary)
-    healer.heal(p for p in problems if p.location.startswith((*_OBJECTS, "index/")))
+    healer.heal(p for p in problems if p.location.startswith(_FILES))
     heal_catalogue(context, sources.store, healer, diary)
     heal_learning(context, sources.store, diary)
+    # Only now is it known for certain what was purged, which nobody brings.
     healer.bring(p.digest for p in problems if p.digest is not None and p.kind == "missing")
     for problem in problems:
         if problem.location.startswith("workspaces/"):

@@ -300,3 +300,74 @@ def test_one_that_was_cut_short_is_found_and_finished(store, monkeypatch):
     assert "purge it again" in problem.detail
     assert store.purge("skills@v1:conf/secret", reason=WHY).copies == 1
     assert store.verify().ok
+
+
+def records(root):
+    return sorted((root / "log/catalogue/records").iterdir())
+
+
+def cut(path):
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1])
+
+
+def test_a_damaged_catalogue_is_said_and_not_raised(store):
+    store.purge("skills@v1:conf/secret", reason=WHY)
+    root = store.root
+    store.close()
+    cut(records(root)[-1])
+    with cas.Store.open(root) as damaged:
+        report = damaged.verify(workers=1)
+    assert not report.ok
+    assert "bad_ref" in {problem.kind for problem in report.problems}
+
+
+@pytest.mark.parametrize("also_lost", [False, True], ids=["log", "log and packs"])
+def test_no_repair_of_the_catalogue_brings_it_back(store, tmp_path, source, also_lost):
+    store.purge("skills@v1:conf/secret", reason=WHY)
+    store.tags.set("live", "skills@v2")
+    root = store.root
+    store.close()
+    cut(records(root)[-1])
+    if also_lost:
+        for path in [*(root / "packs").iterdir(), *(root / "index").iterdir()]:
+            path.unlink()
+    with cas.Store.open(root) as damaged:
+        done = damaged.repair(source, workers=1)
+        assert not damaged._context.objects.has(hash_bytes(SECRET))
+        assert hash_bytes(SECRET) not in {p.digest for p in done.report.problems}
+        assert done.report.purged
+    assert all(SECRET not in data for data in contents(root))
+
+
+def test_a_version_whose_record_was_lost_comes_back_without_it(store, source):
+    store.purge("skills@v1:conf/secret", reason=WHY)
+    store.versions.edit("skills@v2", remove=["keep"])
+    root = store.root
+    store.close()
+    cut(records(root)[-1])
+    with cas.Store.open(root) as damaged:
+        done = damaged.repair(source, workers=1)
+        assert done.report.ok, done.report
+        assert damaged.versions.get("skills", 3)
+        assert not damaged._context.objects.has(hash_bytes(SECRET))
+    assert all(SECRET not in data for data in contents(root))
+
+
+def test_a_tree_that_was_lost_is_brought_back_without_it(store, tmp_path, source):
+    (tmp_path / "copy").mkdir()
+    with cas.Store.clone(store, tmp_path / "copy/store"):
+        pass
+    store.purge("skills@v1:conf/secret", reason=WHY)
+    for path in [*(store.root / "packs").iterdir(), *(store.root / "index").iterdir()]:
+        path.unlink()
+    root = store.root
+    store.close()
+    with cas.Store.open(root) as damaged:
+        done = damaged.repair(tmp_path / "copy/store", workers=1)
+        assert done.report.ok, done.report
+        assert done.report.purged
+        with damaged.open("skills@v2:conf/other") as file:
+            assert file.read() == b"other" * 50
+    assert all(SECRET not in data for data in contents(root))
