@@ -589,6 +589,7 @@ class Store:
         self,
         source: AnyPath | Store,
         *,
+        budget: float | None = None,
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> Repaired:
@@ -600,6 +601,8 @@ class Store:
 
         Args:
             source: Another store, a workspace, or any directory whose files may fit.
+            budget: Begin to read nothing more after this many seconds, and heal what was found by
+                then; the next one, and the next verification with a budget, goes on from there.
             workers: How many processes read and hash; by default all cores.
             progress: Called with what was done so far.
 
@@ -611,7 +614,13 @@ class Store:
 
         with doing(f"repairing {self.root}"):
             self._learning = None  # it may have read what is made anew
-            return repair(self._context, _directory(source), workers=workers, progress=progress)
+            return repair(
+                self._context,
+                _directory(source),
+                budget=budget,
+                workers=workers,
+                progress=progress,
+            )
 
     @classmethod
     def mend(cls, path: AnyPath, source: AnyPath | Store) -> Store:

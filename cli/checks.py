@@ -1,13 +1,13 @@
 """`cas verify`: prove a store, a part of it, a workspace, or any copied directory."""
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .arguments import duration, percentage
-from .output import Output, count, short, size, visible
+from .repairs import heal
+from .reports import report_lines, verdict
 from .session import FINDINGS, Session, command
 
 if TYPE_CHECKING:
@@ -47,12 +47,25 @@ def verify(
     against: Annotated[
         str | None, typer.Option("--against", metavar="SPEC", help="What DIR shall be equal to.")
     ] = None,
+    repair_from: Annotated[
+        str | None,
+        typer.Option(
+            "--repair-from",
+            metavar="STORE|WORKSPACE|DIR",
+            help="Heal what is found with good copies from there, as cas repair does.",
+        ),
+    ] = None,
 ) -> int:
     """Read everything and compare it with its digests.
 
     Exits with 1 if anything is wrong. A WORKSPACE is proven without its store. With --dir, any
     directory is compared with what --against names: missing, extra and changed files are found.
     """
+    if repair_from is not None:
+        if quick or any(one is not None for one in (target, sample, directory, against)):
+            raise typer.BadParameter("goes with --budget alone", param_hint="--repair-from")
+        seconds = None if budget is None else duration(budget, "--budget")
+        return heal(session, repair_from, seconds)
     report = _prove(session, target, quick, sample, budget, directory, against)
     if session.json:
         session.out.document(report.to_json())
@@ -105,29 +118,3 @@ def _prove(
             workers=session.workers,
             progress=progress,
         )
-
-
-def report_lines(report: "cas.VerifyReport", out: Output) -> Iterator[str]:
-    """Give the lines that say what a verification found."""
-    for problem in report.problems:
-        what = short(problem.digest) if problem.digest is not None else "-"
-        detail = f"  {visible(problem.detail)}" if problem.detail else ""
-        kind = out.paint(f"{problem.kind:12}", "red")
-        yield f"{kind}  {what:12}  {out.path(problem.location)}{detail}"
-        for spec in problem.affects:
-            yield f"              hits {out.path(spec)}"
-    for told in report.purged:
-        yield f"{'purged':12}  {visible(told)}"
-
-
-def verdict(report: "cas.VerifyReport") -> str:
-    """Return the line that sums a verification up."""
-    looked = f"{count(report.objects, 'object')}, {size(report.bytes)}"
-    if report.quick:
-        extent = "structure and sizes only: contents were not read"
-    elif report.coverage >= 1.0:
-        extent = "all read and hashed"
-    else:
-        extent = f"{size(report.checked_bytes)} read and hashed ({report.coverage:.1%})"
-    verdict = "ok" if report.ok else f"damaged: {count(len(report.problems), 'problem')}"
-    return f"{verdict}; {looked}; {extent}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .checks import report_lines, verdict
 from .output import Output, count, short, visible
+from .reports import report_lines, verdict
 from .session import FINDINGS, Session, command
 
 if TYPE_CHECKING:
@@ -35,8 +35,21 @@ def repair(
     of it, of a copy of the store, and from the objects. What cannot be healed is put into the
     store's quarantine folder. Exits with 1 if anything is still wrong.
     """
+    return heal(session, source)
+
+
+def heal(session: Session, source: str, budget: float | None = None) -> int:
+    """Repair the store, say what was done, and return the exit code.
+
+    Args:
+        session: The run of the command.
+        source: What has good copies.
+        budget: Seconds to read for.
+    """
     with session.progress() as progress:
-        done = _open(session, source).repair(source, workers=session.workers, progress=progress)
+        done = _open(session, source).repair(
+            source, budget=budget, workers=session.workers, progress=progress
+        )
     session.done(done, *_lines(done, session.out), notices=map(visible, done.notices))
     return 0 if done.report.ok else FINDINGS
 

@@ -6,12 +6,15 @@ is killed has made nothing worse, and the next one goes on.
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cas import locking
 from cas.catalogue.context import LOCK_TIMEOUT
 from cas.maintenance.verify import verify_store
+from cas.progress import Meter
 from cas.repair.catalogue import heal_catalogue
 from cas.repair.content import Healer, tidy_quarantine
 from cas.repair.learning import heal_learning
@@ -38,13 +41,16 @@ def repair(
     context: Context,
     source: str | os.PathLike[str],
     *,
+    budget: float | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Repaired:
     """Heal a store with good copies from somewhere else; see `Store.repair`."""
     local_files(context.backend)
-    diary = Diary()
+    begun = time.monotonic()
+    diary = Diary(Meter(progress, "repair"))
     bad: set[bytes] = set()
+    checked = 0
 
     def wanted(digest: bytes) -> bool:
         objects = context.objects
@@ -53,12 +59,22 @@ def repair(
         )
 
     def verify() -> VerifyReport:
-        found = verify_store(context, workers=workers, progress=progress)
+        nonlocal checked
+        left = None if budget is None else max(0.0, begun + budget - time.monotonic())
+        found = verify_store(context, budget=left, workers=workers, progress=progress)
         bad.update(p.digest for p in found.problems if p.digest is not None)
-        return found
+        if budget is None:
+            return found
+        # Each round reads on where the last one ended, so all of them together are what was read.
+        checked = min(found.bytes, checked + found.checked_bytes)
+        return replace(
+            found,
+            checked_bytes=checked,
+            coverage=checked / found.bytes if found.bytes else 1.0,
+        )
 
-    report = verify()
     with open_source(source, context, wanted) as given:
+        report = verify()
         before: set[tuple[object, ...]] = set()
         for _ in range(_ROUNDS):
             found = {(p.kind, p.digest, p.location) for p in report.problems}
@@ -71,6 +87,7 @@ def repair(
             report = verify()
         with _alone(context):
             staying = tidy_quarantine(context)
+    diary.meter.finish()
     quarantined = [key for key in diary.quarantined if _stays(key, staying)]
     return Repaired(
         healed=tuple(diary.healed),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cas.digest import Digest
     from cas.maintenance.report import VerifyReport
+    from cas.progress import Meter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,12 @@ class Repaired:
 
 @dataclass(slots=True)
 class Diary:
-    """Takes note of what a repair does, while it does it."""
+    """Takes note of what a repair does, while it does it.
 
+    `meter` counts what is healed.
+    """
+
+    meter: Meter
     healed: list[Healed] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -70,3 +75,4 @@ class Diary:
     def heal(self, location: str, digest: Digest | None, how: str) -> None:
         """Note that something is right again."""
         self.healed.append(Healed(location=location, digest=digest, how=how))
+        self.meter.add()

@@ -52,3 +52,14 @@ def test_a_store_without_its_file_is_repaired(cas, copy, store):
 def test_nothing_is_no_source(cas, copy, clean):
     cas("repair", "--from", clean / "nowhere", code=3)
     cas("repair", code=2)
+
+
+def test_verify_repairs_what_it_finds(cas, copy, clean):
+    cas("verify", "--repair-from", clean / "nowhere", code=3)
+    ran = cas("verify", "--repair-from", copy)
+    assert f"replaced from {copy}" in ran.lines[0]
+    assert ran.lines[-1].startswith("healed 2 findings; ok; ")
+    again = cas("verify", "--repair-from", copy, "--budget", "10m", "--json").json()
+    assert (again["ok"], again["healed"], again["coverage"]) == (True, [], 1.0)
+    for other in (("skills@v1",), ("--quick",), ("--sample", "5"), ("--against", "skills@v1")):
+        cas("verify", "--repair-from", copy, *other, code=2)

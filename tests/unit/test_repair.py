@@ -311,3 +311,35 @@ def test_a_link_in_the_place_of_a_file_holds_nothing(tmp_path):
             path.unlink()
             (tmp_path / path.name).rename(path)
         assert store.verify().ok
+
+
+def test_repairs_with_a_budget_go_on_where_the_last_one_ended(home):
+    with cas.Store.open(home / "store") as store:
+        for number in range(6):
+            (home / "skills/big").write_bytes(random.Random(number).randbytes(1 << 20))
+            store.versions.add("skills", home / "skills")
+    shutil.copytree(home / "store", home / "copy")
+    damaged = sorted((home / "copy/loose").rglob("*/*"))
+    for path in damaged:
+        flip(path, 100)
+    told = []
+    with cas.Store.open(home / "copy") as store:
+        shares = []
+        for _ in range(3 * len(damaged)):
+            # No time at all: every look reads one thing, and heals it if it is bad.
+            done = store.repair(
+                home / "store", budget=0.0, workers=1, progress=lambda phase, *_: told.append(phase)
+            )
+            assert done.report.ok
+            shares.append(done.report.coverage)
+            if store.verify(workers=1).ok:
+                break
+        assert store.verify(workers=1).ok
+    assert 0 < shares[0] < 1
+    assert {"verify", "repair"} <= set(told)
+
+
+def test_a_source_that_is_not_there_is_said_before_anything_is_read(home, monkeypatch):
+    monkeypatch.setattr("cas.repair.repairing.verify_store", None)
+    with cas.Store.open(home / "store") as store, pytest.raises(cas.NotFoundError):
+        store.repair(home / "nowhere")
