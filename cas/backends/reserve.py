@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import Final
 
 from cas import fs
@@ -54,8 +55,10 @@ def check(root_fd: int) -> str:
     except FileNotFoundError:
         return "it is not there; the next add makes it anew"
     try:
-        size = os.fstat(fd).st_size
-        if size > SIZE or size % STEP or fs.pread(fd, size, 0).strip(b"\0"):
+        st = os.fstat(fd)
+        size = st.st_size
+        odd = not stat.S_ISREG(st.st_mode) or size > SIZE or size % STEP
+        if odd or fs.pread(fd, size, 0).strip(b"\0"):
             return "it does not hold what was set aside; delete it, and the next add makes it anew"
         return ""
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import cas
 from cas.catalogue.publish import change_event
 from cas.manifests.tree import encode_leaf
@@ -23,3 +25,11 @@ def test_a_tree_that_lies_about_the_size_of_a_folder_is_found(tmp_path):
         (problem,) = store.verify().problems
         assert (problem.kind, problem.digest) == ("bad_manifest", inner)
         assert "tag:lie:d" in problem.affects
+
+
+def test_a_pipe_in_the_place_of_the_reserve_is_named(tmp_path):
+    with cas.Store.init(tmp_path / "store") as store:
+        (store.root / "reserve").unlink()
+        os.mkfifo(store.root / "reserve")
+        (problem,) = store.verify().problems
+        assert problem.location == "reserve"
