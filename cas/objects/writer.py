@@ -295,11 +295,11 @@ class ObjectWriter:
         if self._pack is not None:
             self._seal(last=True)
         self._placing.drain()
-        self._prove()
         if self._relies:
             self._check_packs()
             self._check_loose()
             self._backend.settle(sorted(self._settle))
+        self._prove()
         self._relied.clear()
         self._settle.clear()
         self._directories.clear()
@@ -438,11 +438,10 @@ class ObjectWriter:
     def _prove(self) -> None:
         """Remember the stats of the loose objects that were hashed as they were written.
 
-        Their names are as young as the clock's grain allows, so that a stat taken now would not
-        show a change made now: it is waited for that, once. A filesystem whose clock is ahead of
-        ours stays ahead; there the next whole read proves them.
+        A name may be so young that a stat taken now would not show a change made now: it is waited
+        for that. A filesystem whose clock is ahead of ours stays ahead, and one that keeps seconds
+        is not waited for; there the next whole read proves them.
         """
-        patience = time.monotonic() + 2 * fs.CLOCK_GRAIN_NS / 1e9
         for digest in self._unproven:
             try:
                 reader = self._store.loose.open(digest)
@@ -453,8 +452,9 @@ class ObjectWriter:
                 if fd is None:
                     break
                 st = os.fstat(fd)
-                if time.monotonic() < patience and fs.racy(st, time.time_ns()):
-                    time.sleep(2 * fs.CLOCK_GRAIN_NS / 1e9)
+                young_ns = st.st_ctime_ns + fs.CLOCK_GRAIN_NS - time.time_ns()
+                if 0 < young_ns <= fs.CLOCK_GRAIN_NS:
+                    time.sleep(young_ns / 1e9)
                     st = os.fstat(fd)
                 if not fs.racy(st, time.time_ns()):
                     self._store.loose.remember(digest, st)
