@@ -64,8 +64,25 @@ def tree_pages(objects: ObjectStore, roots: Iterable[bytes]) -> Iterator[Leaf | 
         level.close()
 
 
+def check_object(objects: ObjectStore, digest: bytes, name: str) -> None:
+    """Check that an object is in the store, also if a gc was at work since it was last looked at.
+
+    Raises:
+        MissingObjectError: It is gone.
+    """
+    objects.reload()
+    objects.index.complete()
+    if not objects.has(digest):
+        raise MissingObjectError(
+            f"the content of {name} is no longer there: object {digest.hex()} is gone",
+            digest=digest.hex(),
+        )
+
+
 def check_closure(objects: ObjectStore, tree: bytes, name: str) -> None:
     """Check that all of a tree is in the store, but for what was purged; its blobs are not read.
+
+    What a gc removed since the store was last looked at is seen to be gone.
 
     Args:
         objects: Where it should be.
@@ -75,6 +92,8 @@ def check_closure(objects: ObjectStore, tree: bytes, name: str) -> None:
     Raises:
         MissingObjectError: Something is gone.
     """
+    objects.reload()
+    objects.index.complete()
     with Spill(_MEMORY, unique=True) as blobs:
         try:
             for page in tree_pages(objects, [tree]):

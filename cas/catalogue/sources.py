@@ -200,7 +200,9 @@ class Taker:
 
     def _find(self, text: str) -> tuple[Resolved, Taken]:
         resolved = resolve_spec(self._context, text)
-        if resolved.manifest is None and resolved.tree is not None:
+        manifest = resolved.manifest
+        named = manifest is not None and bool(self._context.refs.by_digest(manifest))
+        if not named and resolved.tree is not None:
             # No name keeps it: part of it may be gone already.
             check_closure(self._context.objects, resolved.tree, text)
         self._writer.known(resolved.digest)

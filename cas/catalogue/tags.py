@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cas import names
-from cas.catalogue.closure import check_closure
+from cas.catalogue.closure import check_closure, check_object
 from cas.catalogue.context import doing
 from cas.catalogue.lookup import tag_ref
 from cas.catalogue.publish import change_event, change_refs
@@ -118,8 +118,10 @@ class Tags:
 
             # What has a name keeps its content until the tag does; gc must not be at the rest.
             with nullcontext() if named else context.publishing():
-                if not named and found.tree is not None:
-                    check_closure(context.objects, found.tree, spec)
+                if not named:
+                    check_object(context.objects, digest, spec)
+                    if found.tree is not None:
+                        check_closure(context.objects, found.tree, spec)
                 change_refs(context, decide)
         return Tag(
             name=name,

@@ -144,7 +144,7 @@ class Marks:
         """Mark nothing yet."""
         self._objects = objects
         self._meter = meter
-        self._roots: set[tuple[bytes, str]] = set()
+        self._roots: set[Root] = set()
         self._manifests: set[bytes] = set()
         self._digests = Spill(_MEMORY, unique=True)
 
@@ -164,10 +164,11 @@ class Marks:
                 needs.
         """
         trees: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
-        for digest, kind, holder, sure in wanted:
-            if (digest, kind) in self._roots:
+        for root in wanted:
+            if root in self._roots:
                 continue
-            self._roots.add((digest, kind))
+            self._roots.add(root)
+            digest, kind, holder, sure = root
             if kind == MANIFEST:
                 self._mark_manifest(digest, holder, trees[sure], sure=sure)
             elif kind == LINEAGE:

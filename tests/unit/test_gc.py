@@ -430,3 +430,24 @@ def test_what_another_gc_takes_while_it_marks_does_not_stop_it(store, source, mo
         assert store.gc(grace=0).complete
     assert store.verify().ok
     assert read_state(store, second.spec)
+
+
+def test_who_has_the_store_open_names_nothing_that_another_removed(store, source):
+    materialise({b"same": ("file", b"same"), b"d": {b"own": ("file", b"own" * 99)}}, source)
+    version = store.versions.add("skills", source)
+    file = next(entry.digest for entry in store.walk("skills@v1") if entry.path == b"same")
+    with cas.Store.open(store.root) as other:
+        read_state(other, "skills@v1")
+        store.versions.remove("skills@v1")
+        store.gc(grace=0)
+        with pytest.raises(cas.MissingObjectError):
+            other.versions.undelete("skills@v1")
+        for gone in (version.tree, file):
+            with pytest.raises((cas.MissingObjectError, cas.NotFoundError)):
+                other.tags.set("kept", str(gone))
+        for spec in (str(version.digest), str(version.tree)):
+            with pytest.raises((cas.MissingObjectError, cas.NotFoundError)):
+                other.versions.add("again", spec)
+        assert other.tags.list() == []
+        assert [version.resource for version in other.versions.list()] == []
+    assert store.verify().ok
