@@ -34,9 +34,10 @@ def configure(state: MutableState, event: dict[str, Any], place: Place) -> None:
         raise RefusedError("the configuration of a learning log has transitions and nothing else")
     if config.get("transitions") is not None:
         check_transitions(config["transitions"])
-    told = [number_of(event, "now"), id_of(event, "actor", "actor"), event["config"]]
     state.put(CONFIG, event["config"])
-    state.put(CONFIGURED + place.key, encode_plain(told))
+    if event.keys() & {"actor", "now"}:  # the first logs did not say
+        told = [number_of(event, "now"), id_of(event, "actor", "actor"), event["config"]]
+        state.put(CONFIGURED + place.key, encode_plain(told))
 
 
 def record(state: MutableState, event: dict[str, Any], place: Place) -> None:

@@ -734,3 +734,13 @@ def test_an_event_of_a_newer_version_is_named_as_such(world, learning):
     make(learning, "c")
     with pytest.raises(cas.NewerFormatError, match="update cas-store"):
         learning._append_all([{"type": "dreamt"}])
+
+
+def test_a_table_that_an_older_log_holds_without_saying_who_set_it_holds(learning):
+    table = {"open": ["queued"]}
+    config = document.encode_document({"transitions": table}, "configuration")
+    learning._append_all([{"type": "configured", "config": config}])
+    assert learning.transitions() == table
+    assert learning.transitions_history() == []
+    learning.set_transitions(None, actor="maria")
+    assert [change.actor for change in learning.transitions_history()] == ["maria"]
